@@ -17,9 +17,16 @@ pub(crate) const MINIMUM: u64 = 64 * 1024;
 /// Bound of such a stream while the rate is unknown, in bytes.
 const INITIAL: u64 = 256 * 1024;
 
-/// The same two limits for a stream in the background, or of a class that is not learned yet.
-pub(crate) const BULK_MINIMUM: u64 = 128 * 1024;
+/// Lower limit of the bound of a stream in the background, or of a class that is not learned yet,
+/// in bytes.
+pub(crate) const BULK_MINIMUM: u64 = 112 * 1024;
+
+/// Upper limit of the bound of such a stream while the sustained rate is unknown, in bytes.
 const BULK_INITIAL: u64 = 2 << 20;
+
+/// Lowest rate from which that bound follows, in bytes per second: 20 Mbit/s. The first windows of
+/// paths with long round trips show less than these paths deliver.
+const INITIAL_RATE: f64 = 2.5e6;
 
 /// Bytes that are acknowledged until the initial bound of such a stream has no effect. It falls by
 /// half of them: a program that has filled it on a slow link is not blocked until it has drained.
@@ -27,7 +34,7 @@ const INITIAL_LASTS: u64 = 2 * BULK_LIMIT;
 
 /// Time at the sustained rate that a stream in the background may buffer. Rates that change within
 /// seconds, and windows that grow, need more than the other classes have.
-const BULK_TIME: Duration = Duration::from_millis(400);
+const BULK_TIME: Duration = Duration::from_millis(300);
 
 /// Round trips of data that a stream may buffer, if these take longer than the time of its class:
 /// the data in flight, and as much again to send while the acknowledgment returns.
@@ -57,8 +64,19 @@ pub(crate) struct Bounds {
     pub(crate) bulk: u64,
     /// Minimum round-trip time of the slowest path that delivers.
     pub(crate) min_rtt: Duration,
+    /// Sum of the latest rates of these paths, in bytes per second.
+    pub(crate) latest_rate: f64,
     /// Sum of the congestion windows of the paths in their first slow start, in bytes.
     pub(crate) growing: u64,
+}
+
+impl Bounds {
+    /// Bytes that a stream in the background needs for its first round trips. A burst at the speed
+    /// of the line adds little, because it is counted for some minimum round trips only.
+    fn first(&self) -> u64 {
+        let rate = self.latest_rate.max(INITIAL_RATE);
+        (BULK_ROUNDS * rate * self.min_rtt.as_secs_f64()) as u64
+    }
 }
 
 /// The rate that a session sustains, over several seconds.
@@ -66,6 +84,8 @@ pub(crate) struct Bounds {
 pub(crate) struct Backlog {
     /// Bytes per second; `None` before the first measurement.
     rate: Option<f64>,
+    /// Bytes per second that the session has reached with less to send than its paths deliver.
+    reached: f64,
     /// Start of the present measurement.
     since: Option<Instant>,
     /// Bytes acknowledged since then.
@@ -105,9 +125,10 @@ impl Backlog {
 
     fn measure(&mut self, measured: f64, time: Duration) {
         let Some(rate) = self.rate else {
-            // A session that had little to send has not shown what its paths deliver.
-            if self.is_backlogged {
-                self.rate = Some(measured);
+            // A session that had little to send has shown only the least that its paths deliver.
+            match self.is_backlogged {
+                true => self.rate = Some(measured),
+                false => self.reached = self.reached.max(measured),
             }
             return;
         };
@@ -124,24 +145,26 @@ impl Backlog {
     pub(crate) fn bound(&self, class: Class, on: &Bounds) -> u64 {
         // A path in slow start doubles its window if the stream has as much again to send.
         let growing = on.growing.saturating_mul(2);
-        self.in_time(class, on.min_rtt).max(growing).min(on.bulk)
+        self.in_time(class, on).max(growing).min(on.bulk)
     }
 
-    /// The same, from the sustained rate alone.
-    fn in_time(&self, class: Class, min_rtt: Duration) -> u64 {
-        let (time, rounds, minimum, initial) = match class {
-            Class::Background => (BULK_TIME, BULK_ROUNDS, BULK_MINIMUM, BULK_INITIAL),
-            _ => (time_of(class), ROUNDS, MINIMUM, INITIAL),
+    /// The same, without the windows of slow start.
+    fn in_time(&self, class: Class, on: &Bounds) -> u64 {
+        let is_bulk = class == Class::Background;
+        let rounds = if is_bulk { BULK_ROUNDS } else { ROUNDS };
+        let time = time_of(class).as_secs_f64();
+        let time = time.max(rounds * on.min_rtt.as_secs_f64());
+        let sustained = (self.rate.unwrap_or(self.reached) * time) as u64;
+        let minimum = match (self.rate, is_bulk) {
+            (None, false) => INITIAL,
+            (None, true) => on.first().clamp(BULK_MINIMUM, BULK_INITIAL),
+            (Some(_), false) => MINIMUM,
+            (Some(_), true) => {
+                let falling = BULK_LIMIT - self.since_rate / 2;
+                on.first().min(falling).max(BULK_MINIMUM)
+            }
         };
-        let Some(rate) = self.rate else {
-            return initial;
-        };
-        let time = time.as_secs_f64().max(rounds * min_rtt.as_secs_f64());
-        let minimum = match class {
-            Class::Background => minimum.max(BULK_LIMIT - self.since_rate / 2),
-            _ => minimum,
-        };
-        minimum.max((rate * time) as u64)
+        minimum.max(sustained)
     }
 }
 
@@ -163,6 +186,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
     const RTT: Duration = Duration::from_millis(10);
+    const ON: Bounds = Bounds {
+        bulk: u64::MAX,
+        min_rtt: RTT,
+        latest_rate: 1e9,
+        growing: 0,
+    };
     const CLASSES: [Class; 4] = [
         Class::Conversational,
         Class::Interactive,
@@ -188,8 +217,8 @@ mod tests {
     #[test]
     fn each_class_buffers_its_time_at_the_sustained_rate() {
         let (backlog, _) = steady(10_000_000);
-        let bounds = CLASSES.map(|class| backlog.in_time(class, RTT));
-        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 400]) {
+        let bounds = CLASSES.map(|class| backlog.in_time(class, &ON));
+        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 300]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }
@@ -198,7 +227,15 @@ mod tests {
     #[test]
     fn round_trips_longer_than_the_time_of_the_class_raise_the_bound() {
         let (backlog, _) = steady(10_000_000);
-        let bounds = CLASSES.map(|class| backlog.in_time(class, 300 * MS));
+        let bounds = CLASSES.map(|class| {
+            backlog.in_time(
+                class,
+                &Bounds {
+                    min_rtt: 300 * MS,
+                    ..ON
+                },
+            )
+        });
         for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 1800]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
@@ -208,11 +245,45 @@ mod tests {
     #[test]
     fn before_the_first_measurement_the_bound_is_the_initial_one() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
-        assert_eq!(backlog.in_time(Class::Background, RTT), BULK_INITIAL);
+        assert_eq!(backlog.in_time(Class::Streaming, &ON), INITIAL);
+        assert_eq!(backlog.in_time(Class::Background, &ON), BULK_INITIAL);
         let mut now = Instant::from_secs(1);
         run(&mut backlog, &mut now, 1000, 5000 * MS, false);
-        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
+        assert_eq!(backlog.in_time(Class::Streaming, &ON), INITIAL);
+    }
+
+    #[test]
+    fn the_initial_bound_of_bulk_follows_round_trips_and_rates() {
+        let backlog = Backlog::default();
+        let bound = |ms, latest_rate| {
+            let min_rtt = ms * MS;
+            let on = Bounds {
+                min_rtt,
+                latest_rate,
+                ..ON
+            };
+            backlog.in_time(Class::Background, &on)
+        };
+        assert_eq!(bound(1, 300_000.0), BULK_MINIMUM);
+        assert_eq!(bound(10, 300_000.0), 150_000, "20 Mbit/s");
+        assert_eq!(bound(10, 5e6), 300_000);
+        assert_eq!(bound(200, 1e6), BULK_INITIAL);
+    }
+
+    /// A program that is never blocked, because the pipe before the engine limits it.
+    #[test]
+    fn a_rate_reached_with_little_to_send_raises_the_initial_bound() {
+        let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+        let on = Bounds {
+            min_rtt: MS,
+            latest_rate: 0.0,
+            ..ON
+        };
+        run(&mut backlog, &mut now, 100_000_000, 600 * MS, false);
+        let bound = backlog.in_time(Class::Background, &on);
+        assert!(bound.abs_diff(30_000_000) < 1_500_000, "{bound}");
+        run(&mut backlog, &mut now, 1000, 5000 * MS, false);
+        assert_eq!(backlog.in_time(Class::Background, &on), bound);
     }
 
     #[test]
@@ -221,8 +292,8 @@ mod tests {
         let bound = |bulk, growing| {
             let on = Bounds {
                 bulk,
-                min_rtt: RTT,
                 growing,
+                ..ON
             };
             backlog.bound(Class::Streaming, &on)
         };
@@ -237,27 +308,27 @@ mod tests {
         // 250 kB within 10 ms, then 250 kB/s.
         run(&mut backlog, &mut now, 25_000_000, 20 * MS, true);
         run(&mut backlog, &mut now, 250_000, 10_000 * MS, true);
-        assert_eq!(backlog.in_time(Class::Streaming, RTT), MINIMUM);
+        assert_eq!(backlog.in_time(Class::Streaming, &ON), MINIMUM);
     }
 
     #[test]
     fn little_to_send_does_not_lower_the_bound_and_a_slow_path_does() {
         let (mut backlog, mut now) = steady(10_000_000);
-        let before = backlog.in_time(Class::Streaming, RTT);
+        let before = backlog.in_time(Class::Streaming, &ON);
         run(&mut backlog, &mut now, 100_000, 20_000 * MS, false);
-        assert!(backlog.in_time(Class::Streaming, RTT) >= before);
+        assert!(backlog.in_time(Class::Streaming, &ON) >= before);
         run(&mut backlog, &mut now, 1_000_000, 15_000 * MS, true);
-        let after = backlog.in_time(Class::Streaming, RTT);
+        let after = backlog.in_time(Class::Streaming, &ON);
         assert!((195_000..290_000).contains(&after), "{after}");
     }
 
     #[test]
     fn an_outage_of_half_a_minute_leaves_more_than_half_of_the_bound() {
         let (mut backlog, mut now) = steady(10_000_000);
-        let before = backlog.in_time(Class::Streaming, RTT);
+        let before = backlog.in_time(Class::Streaming, &ON);
         now += 30_000 * MS;
         backlog.acknowledged(10_000, true, now);
-        assert!(backlog.in_time(Class::Streaming, RTT) > before / 2);
+        assert!(backlog.in_time(Class::Streaming, &ON) > before / 2);
     }
 
     #[test]
@@ -265,17 +336,17 @@ mod tests {
         // 3 Mbit/s.
         let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
         run(&mut backlog, &mut now, 375_000, 300 * MS, true);
-        let mut before = backlog.in_time(Class::Background, RTT);
+        let mut before = backlog.in_time(Class::Background, &ON);
         assert!(before >= 1_000_000, "{before}");
         for _ in 0..20 {
             run(&mut backlog, &mut now, 375_000, 250 * MS, true);
-            let bound = backlog.in_time(Class::Background, RTT);
+            let bound = backlog.in_time(Class::Background, &ON);
             let acknowledged = 375_000 / 4 + 3750;
             assert!(before - bound <= acknowledged / 2, "{before} {bound}");
             before = bound;
         }
         run(&mut backlog, &mut now, 375_000, 2000 * MS, true);
-        let bound = backlog.in_time(Class::Background, RTT);
+        let bound = backlog.in_time(Class::Background, &ON);
         assert!(bound <= 190_000, "{bound}");
     }
 
@@ -293,7 +364,7 @@ mod tests {
             for (ms, bytes, more) in steps {
                 now += ms * MS;
                 backlog.acknowledged(bytes, more, now);
-                let bounds = CLASSES.map(|class| backlog.in_time(class, rtt * MS));
+                let bounds = CLASSES.map(|class| backlog.in_time(class, &Bounds { min_rtt: rtt * MS, ..ON }));
                 prop_assert!(bounds.is_sorted(), "{bounds:?}");
                 prop_assert!(bounds[0] >= MINIMUM && bounds[3] >= BULK_MINIMUM);
                 // All bytes within the shortest interval, for the longest time.
@@ -316,7 +387,7 @@ mod tests {
                 backlog.acknowledged(bytes, more, now);
             }
             run(&mut backlog, &mut now, rate, 60_000 * MS, true);
-            let (bound, expected) = (backlog.in_time(Class::Streaming, RTT), rate / 5);
+            let (bound, expected) = (backlog.in_time(Class::Streaming, &ON), rate / 5);
             prop_assert!(bound.abs_diff(expected.max(MINIMUM)) <= expected / 20, "{bound}");
         }
     }

@@ -39,6 +39,10 @@ const REPAIR_MIN: Duration = Duration::from_millis(50);
 /// short queue before it has found a link's rate.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
+/// Time from a path's first data in which its congestion control looks for the link's rate, whichever
+/// it is. BBR reports no threshold that would show the end of its startup.
+const START: Duration = Duration::from_secs(1);
+
 /// Added for the granularity of TCP's timers.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
@@ -205,8 +209,8 @@ impl Path {
     /// The second condition is for a path that hardly delivers anything: it makes some progress,
     /// but too little to help. While TCP repairs losses and makes progress, the data behind the
     /// gap has already arrived. Moving all of it to other paths would cost more than waiting as
-    /// long again. In slow start, a piece has at least the patience of a piece handed over at the
-    /// last proof, because the queue grows from nothing within the first round trips.
+    /// long again. In slow start and in a path's first second, a piece has at least the patience of
+    /// a piece handed over at the last proof: the queue grows from nothing within some round trips.
     ///
     /// Much sooner if TCP has received no acknowledgment either. Then no repair is under way,
     /// except of a loss that only a timeout detects, and one such timeout is allowed; a longer one
@@ -230,8 +234,11 @@ impl Path {
             Some((gap, _)) => gap.patience(patience, STALL_MAX),
             None => Duration::ZERO,
         };
-        let grows = self.progress.proof.filter(|_| self.is_doubling());
-        let grown = grows.map_or(Duration::ZERO, |proof| {
+        let grown = self.progress.proof.filter(|proof| {
+            let first = self.progress.first_data;
+            self.is_doubling() || first.is_some_and(|first| proof.at <= first + START)
+        });
+        let grown = grown.map_or(Duration::ZERO, |proof| {
             let patience = self.patience_at(proof.srtt, proof.rttvar);
             Flight::stall_patience_of(proof.srtt, patience)
         });
@@ -507,6 +514,30 @@ mod tests {
             let proof = DeliveryProof::new(&sample, 0, 1000 * MS);
             assert_eq!(proof.stall_repair(), 20 * MS + least + REPAIR_SLACK);
         }
+    }
+
+    /// BBR's window in startup is small, so that the path counts as one beyond its slow start.
+    #[test]
+    fn a_queue_that_fills_in_the_first_second_is_no_stall() {
+        let mut path = after_silence(40 * MS);
+        let grown = PathSample {
+            srtt: 50 * MS,
+            rttvar: 10 * MS,
+            ..path.sample
+        };
+        path.outbound.sent = 10_000_000;
+        path.sample.in_flight = 5_000_000;
+        let flight = path.outbound.flights.back_mut().unwrap();
+        (flight.path_end, flight.record_end) = (10_000_000, 10_000_000);
+        assert!(!path.is_doubling());
+        path.progress.proof = Some(DeliveryProof::new(&grown, 0, 1040 * MS));
+        path.progress.acknowledged_at = 1040 * MS;
+        let late = path.late_stalls_at();
+        assert_eq!(late, Some(1001 * MS + MS + 2 * 16 * MS));
+        path.progress.first_data = Some(1000 * MS);
+        assert!(path.late_stalls_at() >= late.map(|late| late + 50 * MS));
+        path.progress.first_data = Some(Instant::ZERO);
+        assert_eq!(path.late_stalls_at(), late, "a second ago");
     }
 
     #[test]

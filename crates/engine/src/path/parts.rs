@@ -106,6 +106,8 @@ pub(crate) struct Reports {
 pub(crate) struct Progress {
     /// Time at which the peer last acknowledged data, or the path first had data to acknowledge.
     pub(crate) acknowledged_at: Instant,
+    /// Time at which the path got its first bytes of a stream.
+    pub(crate) first_data: Option<Instant>,
     /// Last known time at which TCP got a segment through in either direction.
     pub(crate) last_moved: Option<Instant>,
     /// The gap that TCP is repairing.
@@ -186,6 +188,7 @@ impl Progress {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             acknowledged_at: now,
+            first_data: None,
             last_moved: None,
             gap: None,
             proof: None,

@@ -207,12 +207,11 @@ impl Session {
         let delivering = self.paths.values();
         let delivering = delivering.filter(|path| path.state == PathState::Active);
         let growing = delivering.clone().filter(|path| path.is_doubling());
+        let slowest = delivering.clone().map(Path::min_round_trip).max();
         Bounds {
             bulk: self.bulk_buffer(),
-            min_rtt: delivering
-                .map(Path::min_round_trip)
-                .max()
-                .unwrap_or_default(),
+            min_rtt: slowest.unwrap_or_default(),
+            latest_rate: delivering.map(Path::rate).sum(),
             growing: growing.map(Path::cwnd).sum(),
         }
     }

@@ -16,8 +16,12 @@ use tracing::debug;
 
 /// Smallest and largest size that is asked for, in bytes. The kernel doubles it for its own
 /// bookkeeping, and `net.core.rmem_max` limits it (`SO_RCVBUF`, socket(7)).
-const SMALLEST: usize = 32 * 1024;
+const SMALLEST: usize = 16 * 1024;
 const LARGEST: usize = 4 << 20;
+
+/// The size for segments of the loopback device, of 64 KiB. TCP announces room for less than a
+/// segment only when a timer of 200 ms fires.
+const FOR_LONG_SEGMENTS: usize = 64 * 1024;
 
 /// The buffer holds what the relay reads in this time: several turns of a busy task.
 const TIME: Duration = Duration::from_millis(20);
@@ -42,7 +46,7 @@ impl ReceiveBuffer {
     /// Bounds the receive buffer of `socket` if its other end is on this machine.
     pub(super) fn of(socket: &TcpStream, now: Instant) -> Self {
         let mut buffer = Self {
-            size: is_on_this_machine(socket).then_some(SMALLEST),
+            size: is_on_this_machine(socket).then(|| smallest_for(socket)),
             since: now,
             read: 0,
             wanted_before: 0,
@@ -81,6 +85,13 @@ impl ReceiveBuffer {
     }
 }
 
+fn smallest_for(socket: &TcpStream) -> usize {
+    match SockRef::from(socket).tcp_mss() {
+        Ok(segment) if segment as usize <= SMALLEST / 2 => SMALLEST,
+        _ => FOR_LONG_SEGMENTS,
+    }
+}
+
 /// A connection within one machine has both ends in a loopback network or on one address.
 fn is_on_this_machine(socket: &TcpStream) -> bool {
     let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else {
@@ -99,9 +110,19 @@ mod tests {
 
     async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        crate::local_hop::tune_listener(&listener);
         let near = TcpStream::connect(listener.local_addr().unwrap());
         let (near, far) = tokio::join!(near, listener.accept());
         (near.unwrap(), far.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn the_buffer_holds_a_segment_of_the_loopback_device() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let near = near.await.unwrap();
+        ReceiveBuffer::of(&near, Instant::now());
+        assert_eq!(size(&near), 2 * FOR_LONG_SEGMENTS);
     }
 
     /// Size that the kernel reports: twice what was asked for.
@@ -115,11 +136,11 @@ mod tests {
         let mut now = Instant::now();
         let mut buffer = ReceiveBuffer::of(&near, now);
         assert_eq!(size(&near), 2 * SMALLEST);
-        // A burst that ends within the interval, then 1 MB/s.
+        // A burst that ends within the interval, then 0.5 MB/s.
         buffer.read(&near, 1 << 20, now);
         for _ in 0..200 {
             now += Duration::from_millis(10);
-            buffer.read(&near, 10_000, now);
+            buffer.read(&near, 5000, now);
         }
         assert_eq!(size(&near), 2 * SMALLEST);
         // 20 MB/s; the kernel's limit may be lower than the size for that.

@@ -253,6 +253,7 @@ impl Session {
             record_end: batch.record_end(out),
         };
         path.outbound.flights.push_back(flight);
+        path.progress.first_data.get_or_insert(now);
     }
 
     fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
