@@ -17,7 +17,8 @@ use sumlink::table::Table;
 /// `sumlink-lab mmwave abft`
 #[derive(Debug, Args)]
 pub(crate) struct AbftArgs {
-    /// Show only this access scheme: 80211ad, 80211ay, 80211-thesis or jpoc. Default: all of them.
+    /// Show only this access scheme: 80211ad, 80211ay, 80211-thesis, jpoc-thesis or jpoc. Default:
+    /// all of them.
     #[arg(long, value_name = "NAME", value_parser = parse_scheme)]
     scheme: Option<&'static str>,
     /// Set the number of stations without a trained sector.

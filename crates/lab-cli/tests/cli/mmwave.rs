@@ -21,7 +21,7 @@ fn fairness_is_printed_and_stored_for_each_scheme_and_blockage() {
     bench.write("j.toml", JAIN);
     let result = json(&bench, &["mmwave", "run", "j.toml", "--json", "--out", "d"]);
     let points = result["points"].as_array().unwrap();
-    let schemes = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
+    let schemes = ["80211ad", "80211ay", "80211-thesis", "jpoc-thesis", "jpoc"];
     let expected: Vec<_> = schemes
         .iter()
         .flat_map(|scheme| [0.1, 0.5].map(|blockage| (*scheme, blockage)))
@@ -37,7 +37,7 @@ fn fairness_is_printed_and_stored_for_each_scheme_and_blockage() {
     let kept = std::fs::read_to_string(bench.path("d/j.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), result);
     let table = std::fs::read_to_string(bench.path("d/j.csv")).unwrap();
-    assert!(table.starts_with("scheme,blockage,") && table.lines().count() == 9);
+    assert!(table.starts_with("scheme,blockage,") && table.lines().count() == 11);
     // The result does not depend on the number of parallel runs.
     let again = json(
         &bench,

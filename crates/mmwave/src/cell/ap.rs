@@ -72,6 +72,9 @@ impl Ap {
         };
         for (place, index) in contenders.iter().enumerate() {
             if let Some(trained) = trained[place] {
+                if let Self::Jpoc(_, control) = self {
+                    control.report(clients[*index].failed());
+                }
                 interval.trained.push(*index);
                 clients[*index].connect(cell, trained);
             }
@@ -86,12 +89,14 @@ impl Ap {
     /// SNR of each of a client's sectors at the access point, at the power of its sweep.
     fn snr(&self, cell: &Cell, client: &mut Client<'_>) -> Result<Vec<f64>, MmwaveError> {
         let (max_dbm, gain_db) = (client.device.power_dbm, client.device.codebook.gain_db());
+        let failed = f64::from(client.failed());
         let sweeps = client.sweeps(cell);
         let power = match self {
             Self::Jpoc(
                 Jpoc {
                     gamma_db: Some(gamma),
-                    margin_db: margin,
+                    margin_db,
+                    ramp_db,
                     ..
                 },
                 _,
@@ -100,7 +105,8 @@ impl Ap {
                 let announced =
                     Announcement::new(*gamma, cell.noise_dbm, cell.ap.power_dbm, array)?;
                 let heard = sweeps.best_ap().1 + cell.ap.power_dbm;
-                announced.client_dbm(heard, gain_db, *margin, max_dbm)
+                let margin = margin_db + ramp_db * failed;
+                announced.client_dbm(heard, gain_db, margin, max_dbm)
             }
             _ => max_dbm,
         };

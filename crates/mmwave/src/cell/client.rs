@@ -37,6 +37,8 @@ pub(super) struct Client<'a> {
     /// Its channel in this beacon interval, if the channel changes.
     now: Option<Now>,
     gap: usize,
+    /// Failed attempts since it was last heard.
+    failed: u32,
     service: Service,
     outcome: StationOutcome,
 }
@@ -92,6 +94,7 @@ impl<'a> Client<'a> {
             walker,
             now: None,
             gap: 0,
+            failed: 0,
             service: Service::Untrained,
             outcome: StationOutcome::default(),
         })
@@ -101,6 +104,11 @@ impl<'a> Client<'a> {
     pub(super) fn contends(&self, now: Duration) -> bool {
         self.trigger
             .wants(now, self.wants_data && self.link.is_none())
+    }
+
+    /// Failed attempts since it was last heard.
+    pub(super) fn failed(&self) -> u32 {
+        self.failed
     }
 
     pub(super) fn is_trained(&self) -> bool {
@@ -201,9 +209,11 @@ impl<'a> Client<'a> {
     pub(super) fn after_contention(&mut self, trained: bool, number: usize, now: Duration) {
         self.outcome.attempts += 1;
         if trained {
+            self.failed = 0;
             self.trigger.done(now);
             self.outcome.first.get_or_insert(number);
         } else {
+            self.failed = self.failed.saturating_add(1);
             self.outcome.failures += 1;
             if !self.wants_data {
                 // A client that only listens does not retry.

@@ -61,6 +61,10 @@ pub struct Jpoc {
     pub gamma_db: Option<f64>,
     /// Margin added to the power of eq. 3.5, in dB.
     pub margin_db: f64,
+    /// Power that a client adds after each failed attempt until it is heard, in dB; 0 in the
+    /// thesis. Eq. 3.5 assumes a beam with the full array gain: a client without such a beam
+    /// towards the access point arrives below gamma, and may have no good-beam at all.
+    pub ramp_db: f64,
     /// Target for the number of mini-slots.
     pub target: Target,
 }
@@ -71,12 +75,21 @@ impl Jpoc {
     pub const THESIS: Self = Self {
         gamma_db: Some(4.0),
         margin_db: EDGE_DB,
+        ramp_db: 0.0,
         target: Target::THESIS,
+    };
+
+    /// The same with our two additions, with which it meets its target: K is learned, and clients
+    /// add 3 dB after each failed attempt.
+    pub const LEARNED: Self = Self {
+        ramp_db: 3.0,
+        target: Target::LEARNED,
+        ..Self::THESIS
     };
 }
 
 /// Names of the schemes in scenario files.
-pub const SCHEMES: [&str; 4] = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
+pub const SCHEMES: [&str; 5] = ["80211ad", "80211ay", "80211-thesis", "jpoc-thesis", "jpoc"];
 
 impl Access {
     /// A scheme by its name, one of [`SCHEMES`].
@@ -85,7 +98,8 @@ impl Access {
             "80211ad" => Self::Slotted(Slotted::AD),
             "80211ay" => Self::Slotted(Slotted::AY),
             "80211-thesis" => Self::Slotted(Slotted::THESIS),
-            "jpoc" => Self::Jpoc(Jpoc::THESIS),
+            "jpoc-thesis" => Self::Jpoc(Jpoc::THESIS),
+            "jpoc" => Self::Jpoc(Jpoc::LEARNED),
             _ => return None,
         })
     }

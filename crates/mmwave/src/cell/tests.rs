@@ -124,6 +124,56 @@ fn jpoc_is_fairer_than_802_11ad_under_frequent_blockage() {
     assert!(jpoc > mean("80211ad") + 0.1, "{jpoc} {}", mean("80211ad"));
 }
 
+/// Share of failed attempts and Jain's index over seeds that chose no parameter.
+fn failures(config: &CellConfig, jpoc: Jpoc) -> (f64, f64) {
+    let all: Vec<Outcome> = (1..=5)
+        .map(|seed| {
+            let cell = Cell::draw(config, seed).unwrap();
+            run(&cell, &Access::Jpoc(jpoc), seed).unwrap()
+        })
+        .collect();
+    let sum: f64 = all.iter().map(Outcome::jain).sum();
+    (
+        crate::figures::access::failure(&all),
+        sum / all.len() as f64,
+    )
+}
+
+#[test]
+fn a_learned_k_meets_the_target_that_k_4_misses() {
+    for (stations, blockage) in [(16, 0.2), (16, 0.6)] {
+        let config = config(stations, blockage);
+        let (thesis, learned) = (
+            failures(&config, Jpoc::THESIS),
+            failures(&config, Jpoc::LEARNED),
+        );
+        assert!(learned.0 <= 0.1, "{blockage}: {learned:?}");
+        assert!(thesis.0 > 0.15, "{blockage}: {thesis:?}");
+        assert!(learned.1 >= thesis.1, "{blockage}: {learned:?} {thesis:?}");
+    }
+}
+
+#[test]
+fn a_client_below_gamma_is_heard_once_it_adds_power() {
+    // Power control leaves this client 6 dB below gamma, that is without a good-beam.
+    let config = CellConfig {
+        intervals: 30,
+        ..config(1, 0.0)
+    };
+    let weak = Jpoc {
+        margin_db: EDGE_DB - 12.0,
+        ..Jpoc::THESIS
+    };
+    let failed = |jpoc| failures(&config, jpoc).0;
+    assert_eq!(failed(weak), 1.0);
+    assert!(
+        failed(Jpoc {
+            ramp_db: 3.0,
+            ..weak
+        }) < 1.0
+    );
+}
+
 #[test]
 fn blockers_of_model_a_make_clients_contend_again() {
     let config = CellConfig {

@@ -344,7 +344,7 @@ fn the_schedule_of_a_seed_is_stable() {
          464 464 406 362 362"
     );
     assert_eq!(
-        summary("jpoc"),
+        summary("jpoc-thesis"),
         "369 369 472 553 369 . . . 414 369 414 . 369 414 369 369 369 369 369 369 369 369 369 369 \
          369 369 369 369 369 369"
     );

@@ -1,5 +1,5 @@
-//! `[80211ad]`, `[80211ay]`, `[80211-thesis]` and `[jpoc]` of an experiment: settings of its access
-//! schemes. Defaults are those of the named scheme.
+//! `[80211ad]`, `[80211ay]`, `[80211-thesis]`, `[jpoc-thesis]` and `[jpoc]` of an experiment:
+//! settings of its access schemes. Defaults are those of the named scheme.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -88,6 +88,8 @@ fn jpoc(
     let target = &mut rules.target;
     for (key, to) in [
         ("margin_db", &mut rules.margin_db),
+        ("ramp_db", &mut rules.ramp_db),
+        ("learning", &mut target.learning),
         ("good_beams", &mut target.good_beams),
         ("failure", &mut target.failure),
     ] {
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn missing_settings_are_those_of_the_named_scheme() {
         let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\n\
-                    good_beams = 6\n";
+                    good_beams = 6\nlearning = 0\nramp_db = 1\n";
         let rules = parse("stations", text).unwrap();
         let expected = Slotted {
             frames_per_slot: 8,
@@ -150,6 +152,7 @@ mod tests {
             panic!("{rules:?}");
         };
         assert_eq!((jpoc.gamma_db, jpoc.target.good_beams), (Some(10.0), 6.0));
+        assert_eq!((jpoc.target.learning, jpoc.ramp_db), (0.0, 1.0));
         assert_eq!(jpoc.target.failure, Jpoc::THESIS.target.failure);
         assert_eq!(rules.len(), 2);
         assert!(parse("stations", "").unwrap().is_empty());
