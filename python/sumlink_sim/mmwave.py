@@ -124,14 +124,16 @@ def overhead(
     frame has one row for each scheme and number of stations.
 
     Returns:
-        Columns `scheme`, `stations`, `mini_slots` (missing if no number of slots suffices), `failure`.
+        Columns `scheme`, `stations`, `mini_slots` (missing if no number of slots and no K suffices), `failure`, and
+        `good_beams`, the largest fixed K of JPOC that suffices (missing for slotted schemes and a learned K).
     """
     varied = {"stations": [*stations], "failure": failure}
     numbers = check_seeds(seeds)
     experiment = _experiment("overhead", varied, schemes, cell)
     todo = [(experiment, task, (numbers[0], numbers[-1])) for task in range(len(_native_of(*experiment).tasks))]
     frame = pd.DataFrame(_made(todo, jobs, dask))
-    return frame.astype({"scheme": "string", "stations": "int64", "mini_slots": "float64", "failure": "float64"})
+    numbers_of = dict.fromkeys(("mini_slots", "failure", "good_beams"), "float64")
+    return frame.astype({"scheme": "string", "stations": "int64", **numbers_of})
 
 
 def heat_map(

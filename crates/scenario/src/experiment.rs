@@ -65,11 +65,13 @@ impl File {
 }
 
 /// Keys that only some kinds have.
-const KEYS_OF_KINDS: [(&str, &[&str]); 5] = [
+const KEYS_OF_KINDS: [(&str, &[&str]); 7] = [
     ("blockage", &["jain"]),
     ("stations", &["overhead", "stations", "bond"]),
     ("failure", &["overhead"]),
     ("speeds", &["mobility"]),
+    ("good_beams", &["good-beams"]),
+    ("gamma_db", &["gamma"]),
     ("scenario", &["bond"]),
 ];
 /// Keys that a kind varies, which its cell must not set.
@@ -80,7 +82,8 @@ const VARIED: [(&str, &[&str]); 4] = [
     ("mobility", &["speed_mps"]),
 ];
 /// The kinds, for messages.
-const KINDS: &str = "\"jain\", \"overhead\", \"stations\", \"mobility\" or \"bond\"";
+const KINDS: &str = "\"jain\", \"overhead\", \"stations\", \"mobility\", \"good-beams\", \"gamma\" or \
+                     \"bond\"";
 
 fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File> {
     let name = root.parsed(document, "name", crate::scenario::parse_name);
@@ -147,7 +150,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             cell::read(document, section)
         }
     };
-    let rules = rules::read(document, root, kind.value == "overhead");
+    let rules = rules::read(document, root, &kind.value);
     let kind = match kind.value.as_str() {
         "jain" => {
             let blockage = cell::numbers(document, root, "blockage");
@@ -170,6 +173,20 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
                 root.missing(document, "speeds", "speeds = [0, 1.4], in m/s");
             }
             Kind::Mobility(speeds?)
+        }
+        "good-beams" => {
+            let beams = cell::numbers(document, root, "good_beams");
+            if !root.has("good_beams") {
+                root.missing(document, "good_beams", "good_beams = [1.5, 4], values of K");
+            }
+            Kind::GoodBeams(beams?)
+        }
+        "gamma" => {
+            let gammas = cell::numbers(document, root, "gamma_db");
+            if !root.has("gamma_db") {
+                root.missing(document, "gamma_db", "gamma_db = [4, 10], in dB");
+            }
+            Kind::Gamma(gammas?)
         }
         other => {
             let reason = format!("`{other}` is not a kind of experiment: write {KINDS}");

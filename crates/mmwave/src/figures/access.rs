@@ -1,4 +1,4 @@
-//! Many clients in a cell: figures 3.2(a) and 3.7, and topics that they omit: the error of the
+//! Many clients in a cell: figures 3.2(a) and 3.7(a), and topics that they omit: the error of the
 //! estimate, whether the target is met, and the time until a client has its first sector.
 
 use core::ops::RangeInclusive;
@@ -9,7 +9,6 @@ use sumlink_link::Random;
 use super::Spread;
 use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, StationOutcome, run};
 use crate::error::{MmwaveError, share};
-use crate::mac::slotted::Slotted;
 use crate::mac::trigger::{Behavior, Trigger};
 use crate::mobility::Walk;
 
@@ -30,12 +29,15 @@ pub fn outcomes(
 }
 
 /// Cells, each with its seed.
-fn cells(config: &CellConfig, seeds: Seeds) -> Result<Vec<(u64, Cell)>, MmwaveError> {
+pub(super) fn cells(config: &CellConfig, seeds: Seeds) -> Result<Vec<(u64, Cell)>, MmwaveError> {
     let draw = |seed| Ok((seed, Cell::draw(config, seed)?));
     seeds.map(draw).collect()
 }
 
-fn outcomes_in(cells: &[(u64, Cell)], access: &Access) -> Result<Vec<Outcome>, MmwaveError> {
+pub(super) fn outcomes_in(
+    cells: &[(u64, Cell)],
+    access: &Access,
+) -> Result<Vec<Outcome>, MmwaveError> {
     let runs = cells.iter().map(|(seed, cell)| run(cell, access, *seed));
     runs.collect()
 }
@@ -199,58 +201,6 @@ pub fn failure(all: &[Outcome]) -> f64 {
     sum(|one| one.failures) as f64 / attempts.max(1) as f64
 }
 
-/// Largest number of slots that [`min_slots`] tries.
-pub const MAX_SLOTS: u32 = 1024;
-
-/// Time besides a very long A-BFT in a beacon interval, in microseconds.
-const HEADER_US: f64 = 20_000.0;
-
-/// The smallest number of slots with which at most that share of attempts fails; `None` if
-/// [`MAX_SLOTS`] are too few.
-///
-/// The search bisects, assuming that more slots never fail more often; with few seeds they
-/// sometimes do by chance.
-///
-/// # Errors
-///
-/// Those of [`outcomes`]; an invalid target.
-pub fn min_slots(
-    config: &CellConfig,
-    rules: Slotted,
-    target: f64,
-    seeds: Seeds,
-) -> Result<Option<u32>, MmwaveError> {
-    let target = share("targeted failure probability", target)?;
-    let mut cells = cells(config, seeds)?;
-    let mut fits = |slots: u32| -> Result<bool, MmwaveError> {
-        // Very many slots do not fit the interval, which is extended as needed.
-        let rules = rules.with_slots(slots);
-        let length = config.interval.length_us;
-        for (_, cell) in &mut cells {
-            cell.config.interval.length_us = length.max(rules.duration_us() + HEADER_US);
-        }
-        let all = outcomes_in(&cells, &Access::Slotted(rules))?;
-        Ok(failure(&all) <= target)
-    };
-    let mut enough = 1;
-    while !fits(enough)? {
-        enough *= 2;
-        if enough > MAX_SLOTS {
-            return Ok(None);
-        }
-    }
-    let mut few = enough / 2;
-    while enough - few > 1 {
-        let middle = few + (enough - few) / 2;
-        if fits(middle)? {
-            enough = middle;
-        } else {
-            few = middle;
-        }
-    }
-    Ok(Some(enough))
-}
-
 /// Error of JPOC's estimate of the number of contenders: the estimate minus the true number, for
 /// each number of contenders.
 pub fn estimates(all: &[Outcome]) -> Vec<(usize, Spread)> {
@@ -313,6 +263,7 @@ pub fn participation(
 mod tests {
     use super::*;
     use crate::cell::Jpoc;
+    use crate::mac::slotted::Slotted;
 
     fn short(stations: usize) -> CellConfig {
         CellConfig {
@@ -340,25 +291,6 @@ mod tests {
         assert!(few.first_s.high <= many.first_s.high && few.first_s.median > 0.099);
         assert_eq!((few.mini_slots, many.mini_slots), (288.0, 288.0));
         assert!(stations(&short(2), &thesis, 0, 1..=1).is_err());
-    }
-
-    #[test]
-    fn the_least_slots_meet_the_target() {
-        let config = short(6);
-        let slots = min_slots(&config, Slotted::THESIS, 0.1, 1..=2)
-            .unwrap()
-            .unwrap();
-        let rate = |slots| {
-            failure(
-                &outcomes(
-                    &config,
-                    &Access::Slotted(Slotted::THESIS.with_slots(slots)),
-                    1..=2,
-                )
-                .unwrap(),
-            )
-        };
-        assert!(slots > 1 && rate(slots) <= 0.1, "{slots}");
     }
 
     #[test]

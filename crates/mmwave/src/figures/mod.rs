@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod office;
+pub mod overhead;
 pub mod timeline;
 
 /// A distribution by three of its quantiles.

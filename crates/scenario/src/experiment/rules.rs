@@ -9,12 +9,20 @@ use sumlink_mmwave::mac::slotted::Slotted;
 
 use crate::scenario::{Document, Section};
 
-/// Settings by scheme, for those with a section in the file. `overhead`: the experiment varies the
-/// number of mini-slots and sets the number of failed attempts itself.
+/// Keys that an experiment of a kind sets itself.
+const VARIED: [(&str, &str); 5] = [
+    ("overhead", "slots"),
+    ("overhead", "failure"),
+    ("good-beams", "good_beams"),
+    ("good-beams", "learning"),
+    ("gamma", "gamma_db"),
+];
+
+/// Settings by scheme, for those with a section in the file of an experiment of that kind.
 pub(super) fn read(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
-    overhead: bool,
+    kind: &str,
 ) -> BTreeMap<&'static str, Access> {
     let mut rules = BTreeMap::new();
     for scheme in SCHEMES {
@@ -25,12 +33,17 @@ pub(super) fn read(
         let Some(mut section) = Section::of(document, value, &title) else {
             continue;
         };
+        for (of, key) in VARIED {
+            if of == kind {
+                varied(document, &mut section, kind, key);
+            }
+        }
         let access = match access {
             Access::Slotted(named) => {
                 let most = limits(scheme);
-                Access::Slotted(slotted(document, &mut section, named, most, overhead))
+                Access::Slotted(slotted(document, &mut section, named, most))
             }
-            Access::Jpoc(named) => Access::Jpoc(jpoc(document, &mut section, named, overhead)),
+            Access::Jpoc(named) => Access::Jpoc(jpoc(document, &mut section, named)),
         };
         section.finish(document);
         rules.insert(scheme, access);
@@ -54,11 +67,7 @@ fn slotted(
     section: &mut Section<'_, '_>,
     mut rules: Slotted,
     (slots, frames): (Range<u64>, Range<u64>),
-    overhead: bool,
 ) -> Slotted {
-    if overhead {
-        varied(document, section, "slots");
-    }
     for (key, range, to) in [
         ("slots", slots, &mut rules.slots),
         ("frames_per_slot", frames, &mut rules.frames_per_slot),
@@ -73,15 +82,7 @@ fn slotted(
     rules
 }
 
-fn jpoc(
-    document: &mut Document<'_>,
-    section: &mut Section<'_, '_>,
-    mut rules: Jpoc,
-    overhead: bool,
-) -> Jpoc {
-    if overhead {
-        varied(document, section, "failure");
-    }
+fn jpoc(document: &mut Document<'_>, section: &mut Section<'_, '_>, mut rules: Jpoc) -> Jpoc {
     if let Some(at) = section.number(document, "gamma_db") {
         rules.gamma_db = Some(at.value);
     }
@@ -109,11 +110,16 @@ fn jpoc(
     rules
 }
 
-/// Reports a key that the kind `overhead` sets itself.
-fn varied(document: &mut Document<'_>, section: &mut Section<'_, '_>, key: &'static str) {
+/// Reports a key that an experiment of this kind sets itself.
+fn varied(
+    document: &mut Document<'_>,
+    section: &mut Section<'_, '_>,
+    kind: &str,
+    key: &'static str,
+) {
     if let Some(value) = section.value(key) {
         let reason =
-            format!("`{key}` cannot be set in an experiment of kind \"overhead\": remove it");
+            format!("`{key}` cannot be set in an experiment of kind \"{kind}\": remove it");
         document.problem(&value.span(), reason);
     }
 }
@@ -129,7 +135,12 @@ mod tests {
         kind: &str,
         text: &str,
     ) -> Result<BTreeMap<&'static str, Access>, Vec<(usize, String)>> {
-        let text = format!("name = \"e\"\nkind = \"{kind}\"\nstations = [2]\n{text}");
+        let varied = match kind {
+            "good-beams" => "good_beams = [2]",
+            "gamma" => "gamma_db = [2]",
+            _ => "stations = [2]",
+        };
+        let text = format!("name = \"e\"\nkind = \"{kind}\"\n{varied}\n{text}");
         match File::parse(Path::new("e.toml"), &text) {
             Ok(File::Cells(read)) => Ok(read.rules),
             Ok(File::Bond(_)) => panic!("no cells"),
@@ -182,6 +193,13 @@ mod tests {
                 5,
                 "of kind \"overhead\"",
             ),
+            (
+                "good-beams",
+                "[jpoc]\nlearning = 0.1\n",
+                5,
+                "of kind \"good-beams\"",
+            ),
+            ("gamma", "[jpoc]\ngamma_db = 4\n", 5, "of kind \"gamma\""),
         ] {
             let problems = parse(kind, text).unwrap_err();
             let is_it = |(at, reason): &(usize, String)| *at == line && reason.contains(hint);
