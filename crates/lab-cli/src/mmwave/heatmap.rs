@@ -99,7 +99,8 @@ pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
     }
     let mut text = format!(
         "competition index against a client 1 m from the access point in the upper left corner\n\
-         (1: both are received equally often; 0: never), {} by {} parts of 1.4 m\n",
+         (1: each is stronger by 3 dB in equally many sectors; 0: it is in none), \
+         {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );
     for row in &rows {

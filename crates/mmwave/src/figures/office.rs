@@ -1,4 +1,4 @@
-//! Two clients in an office: figures 3.1(b), 3.1(c), 3.5 and 3.6.
+//! Two clients in an office: figures 3.1(b), 3.1(c), 3.3, 3.5 and 3.6.
 //!
 //! The access point is in a corner. Cells are sqrt 2 m wide, so that the center of cell (1,1) is 1
 //! m away from it and the center of cell (3,3) 5 m, the two distances of section 3.1. The section
@@ -193,13 +193,26 @@ impl Office {
                         (draw, None)
                     };
                     let other = self.snr((column, row), other, los)?;
-                    all.push(competition(&other, &near, &self.hearing));
+                    all.push(competition(&other, &near, self.hearing.capture_db));
                 }
                 cells.push(Spread::of(all).median);
             }
             rows.push(cells);
         }
         Ok(rows)
+    }
+
+    /// Figures 3.1(b) and 3.3: SNRs in dB of the sectors of the near client, in cell (1,1) with a line
+    /// of sight, and of the far one, in cell (3,3) without.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`snr`](Self::snr).
+    pub fn two_clients(&self) -> Result<[Vec<f64>; 2], MmwaveError> {
+        Ok([
+            self.snr((1, 1), 0, Some(true))?,
+            self.snr((3, 3), 0, Some(false))?,
+        ])
     }
 
     /// Figure 3.5(a): numbers of good-beams of clients in all cells.
@@ -221,22 +234,24 @@ impl Office {
     }
 }
 
-/// The competition index of section 3.1: the number of sectors in which the other client is heard
-/// over the near one, over the number in which the near one is heard. Sectors are compared by
-/// number. If the near client is heard in none, it counts as one; if neither is heard, the index is
+/// The competition index of section 3.1: the number of sectors in which the other client is at least
+/// `capture_db` stronger than the near one, over the number in which the near one is so much
+/// stronger. Sectors are compared by number. Only the difference counts, as in the thesis, even if
+/// the access point could decode neither.
+///
+/// If the near client is stronger in none, it counts as one; if neither is stronger, the index is
 /// 1.
-pub fn competition(other: &[f64], near: &[f64], hearing: &Hearing) -> f64 {
-    let (mut others, mut nears) = (0u32, 0u32);
-    for (other, near) in other.iter().zip(near) {
-        let clear =
-            |one: f64, rest: f64| one >= hearing.min_snr_db && one - rest >= hearing.capture_db;
-        others += u32::from(clear(*other, *near));
-        nears += u32::from(clear(*near, *other));
+pub fn competition(other: &[f64], near: &[f64], capture_db: f64) -> f64 {
+    let stronger = |all: &[f64], rest: &[f64]| {
+        let pairs = all.iter().zip(rest);
+        pairs
+            .filter(|(one, rest)| *one - *rest >= capture_db)
+            .count()
+    };
+    match (stronger(other, near), stronger(near, other)) {
+        (0, 0) => 1.0,
+        (others, nears) => others as f64 / nears.max(1) as f64,
     }
-    if others == 0 && nears == 0 {
-        return 1.0;
-    }
-    f64::from(others) / f64::from(nears.max(1))
 }
 
 /// Shares of clients by their number of good-beams, in the six brackets of figure 3.5(a) (1-6,
@@ -260,8 +275,8 @@ pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
     maps(
         "Competition index against a client near the access point",
         [
-            "0: never heard over it",
-            "1: heard in as many sectors as that one",
+            "0: stronger in no sector",
+            "1: stronger in as many sectors as that one",
         ],
         panels,
         &[
@@ -287,84 +302,4 @@ pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FEW: Office = Office {
-        draws: 12,
-        ..Office::THESIS
-    };
-
-    #[test]
-    fn the_named_cells_are_one_and_five_meters_away() {
-        let corner = Point::new(0.0, 0.0, HEIGHT);
-        let far = |cell| corner.distance(Office::middle(cell).unwrap());
-        assert!((far((1, 1)) - 1.0).abs() < 1e-9 && (far((3, 3)) - 5.0).abs() < 1e-9);
-        assert!(Office::middle((0, 1)).is_err() && Office::middle((1, 5)).is_err());
-    }
-
-    #[test]
-    fn the_index_counts_sectors() {
-        let hearing = Hearing::THESIS;
-        assert_eq!(
-            competition(&[10.0, 0.0, 5.0], &[5.0, 5.0, 4.0], &hearing),
-            1.0
-        );
-        assert_eq!(competition(&[10.0, 10.0], &[5.0, 5.0], &hearing), 2.0);
-        assert_eq!(competition(&[1.5, -5.0], &[9.0, 0.5], &hearing), 0.0);
-        assert_eq!(competition(&[0.0], &[0.0], &hearing), 1.0);
-    }
-
-    #[test]
-    fn brackets_contain_all_clients() {
-        let (none, shares) = brackets(&[0, 1, 6, 7, 36], 36);
-        assert_eq!((none, shares), (0.2, [0.4, 0.2, 0.0, 0.0, 0.0, 0.2]));
-        let sum: f64 = brackets(&[64, 33, 12], 64).1.iter().sum();
-        assert!((sum - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn power_control_leaves_fewer_good_beams_and_a_fairer_map() {
-        let with = Office {
-            gamma_db: Some(4.0),
-            ..FEW
-        };
-        let mean = |office: &Office| {
-            let all = office.good_beams().unwrap();
-            all.iter().sum::<usize>() as f64 / all.len() as f64
-        };
-        assert!(
-            mean(&with) < mean(&FEW) / 1.5,
-            "{} {}",
-            mean(&with),
-            mean(&FEW)
-        );
-        let drowned = |office: &Office| {
-            let map = office.heat_map().unwrap();
-            let all: Vec<f64> = map.into_iter().flatten().collect();
-            all.iter().filter(|index| **index < 0.1).count()
-        };
-        assert!(
-            drowned(&with) < drowned(&FEW),
-            "{} {}",
-            drowned(&with),
-            drowned(&FEW)
-        );
-    }
-
-    #[test]
-    fn both_rooms_and_codebooks_give_every_sector_an_snr() {
-        for room in [Room::Inh, Room::Tgad] {
-            for sectors in [36, 64] {
-                let office = Office {
-                    room,
-                    sectors,
-                    ..FEW
-                };
-                let snr = office.snr((3, 3), 0, None).unwrap();
-                assert!(snr.len() == sectors && snr.iter().all(|snr| snr.is_finite()));
-            }
-        }
-        assert!(Office { sectors: 37, ..FEW }.snr((3, 3), 0, None).is_err());
-    }
-}
+mod tests;
