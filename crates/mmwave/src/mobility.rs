@@ -8,6 +8,8 @@
 //! Alternatively it turns all the time, like the thesis' robot (section 3.1), and loses sight of
 //! the access point for a part of each turn.
 //!
+//! The robot of section 3.1 drives around a rectangle instead, and faces where it drives.
+//!
 //! The channel is that of 3GPP TR 38.901 at the new position with the same random numbers. Path
 //! loss and the direct ray follow the client; shadowing and clusters stay the same relative to it.
 //! The same random number decides about the line of sight, against the probability at the new
@@ -137,6 +139,8 @@ pub struct Walker {
     ground: Ground,
     pose: Pose,
     goal: Point,
+    /// Corners of its rectangle, if it drives on one, in order; the first is its goal.
+    corners: Option<[Point; 4]>,
     /// Remaining seconds of rest.
     rest: f64,
     /// Meters since the dice were drawn.
@@ -157,12 +161,29 @@ impl Walker {
             ground,
             pose,
             goal,
+            corners: None,
             rest: 0.0,
             walked: 0.0,
             dice,
             shapes: [None, None],
             random,
         }
+    }
+
+    /// Drives on a rectangle with these sides in meters from its place instead: the first side in
+    /// its direction, then left, facing where it drives. It returns to the same channel after each
+    /// round.
+    pub fn on_rectangle(mut self, (length, width): (f64, f64)) -> Self {
+        let (start, yaw) = (self.pose.point, self.pose.orientation.yaw);
+        let at = |ahead: f64, left: f64| {
+            let (sin, cos) = yaw.sin_cos();
+            let (x, y) = (ahead * cos - left * sin, ahead * sin + left * cos);
+            Point::new(start.x + x, start.y + y, start.z)
+        };
+        let corners = [at(length, 0.0), at(length, width), at(0.0, width), start];
+        self.goal = corners[0];
+        self.corners = Some(corners);
+        self
     }
 
     /// Position and orientation.
@@ -216,8 +237,18 @@ impl Walker {
             left -= step / self.walk.speed;
             self.pose.point = self.goal;
             self.rest = self.walk.pause;
+            if let Some(corners) = &mut self.corners {
+                corners.rotate_left(1);
+                self.goal = corners[0];
+                let left = core::f64::consts::FRAC_PI_2;
+                self.pose.orientation.yaw = wrapped(self.pose.orientation.yaw + left);
+                continue;
+            }
             self.goal = self.ground.anywhere(self.goal.z, &mut self.random);
             self.turn();
+        }
+        if self.corners.is_some() {
+            return self.pose != before;
         }
         let at_ap = self.pose.point.direction_to(self.ground.ap).azimuth;
         let away = wrapped(self.pose.orientation.yaw - at_ap).abs();
@@ -303,6 +334,32 @@ mod tests {
             // each.
             assert!((60..900).contains(&rested), "{rested}");
         }
+    }
+
+    #[test]
+    fn a_robot_returns_to_its_place_direction_and_channel_after_each_round() {
+        let walk = Walk {
+            speed: 0.5,
+            pause: 0.0,
+            turning: 0.0,
+        };
+        let mut walker = walker(walk, 4).on_rectangle((2.0, 0.5));
+        let (start, channel) = (walker.pose(), walker.channel().unwrap());
+        let mut turned = 0;
+        // Three rounds of 5 m: farther than the correlation distance.
+        for step in 1..=300 {
+            let before = walker.pose().orientation.yaw;
+            walker.advance(0.1);
+            let turn = wrapped(walker.pose().orientation.yaw - before);
+            turned += usize::from(turn > 1.0);
+            assert!(start.point.distance_2d(walker.pose().point) < 2.1);
+            if step % 100 == 0 {
+                assert!(start.point.distance_2d(walker.pose().point) < 0.051);
+            }
+        }
+        assert!((11..=12).contains(&turned), "{turned}");
+        let now = walker.channel().unwrap();
+        assert_eq!((now.los, now.rays.len()), (channel.los, channel.rays.len()));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use crate::budget::{Device, Sweeps, pair_db};
 use crate::channel::Channel;
 use crate::channel::blocking::Blockers;
 use crate::error::MmwaveError;
+use crate::jpoc::power::EDGE_DB;
 use crate::mac::Trained;
 use crate::mac::slotted::Sweep;
-use crate::mac::trigger::{Behavior, Trigger};
+use crate::mac::trigger::{Behavior, FALL_DB, Signal, Trigger};
 use crate::mobility::Walker;
 use crate::phy;
 use crate::units::{CENTRE_GHZ, wavelength};
@@ -28,6 +29,10 @@ pub(super) struct Client<'a> {
     trigger: Trigger,
     /// SNR of its data in dB, if it has a trained sector.
     link: Option<f64>,
+    /// That SNR right after its last training.
+    trained_db: f64,
+    /// The access point's best sector and its power in dBm, as heard at the last training.
+    beacons: Option<(usize, f64)>,
     /// The access point's sector and its own.
     pair: (usize, usize),
     /// Data SNRs of its sectors over the channel without blockers, as far as computed.
@@ -59,17 +64,18 @@ impl<'a> Client<'a> {
     ) -> Result<Self, MmwaveError> {
         let wants_data = index < config.stations;
         let walk = config.walk.filter(|walk| wants_data && walk.moves());
-        let behavior = match (wants_data, walk) {
-            (true, Some(walk)) if walk.speed > 0.0 => Behavior::MobileNlos,
-            // A client that turns in place trains once a minute like one that stands, and whenever
-            // its link falls below the threshold.
-            (true, _) => Behavior::Stationary,
-            (false, _) => Behavior::Disconnected,
+        let behavior = match wants_data {
+            true => Behavior::Connected,
+            false => Behavior::Disconnected,
         };
         let walker = walk.map(|walk| {
             let random = random.split(purpose::WALKS).split(index as u64);
             let (pose, dice) = (station.device.pose, station.dice.clone());
-            Walker::new(walk, config.ground(), pose, dice, random)
+            let walker = Walker::new(walk, config.ground(), pose, dice, random);
+            match config.rectangle {
+                Some(sides) => walker.on_rectangle(sides),
+                None => walker,
+            }
         });
         let blockers = match config.blockage {
             Blockage::Probability(_) => None,
@@ -88,6 +94,8 @@ impl<'a> Client<'a> {
                 &random.split(purpose::TRIGGERS).split(index as u64),
             ),
             link: None,
+            trained_db: f64::NEG_INFINITY,
+            beacons: None,
             pair: (0, 0),
             known: BTreeMap::new(),
             blockers,
@@ -101,9 +109,44 @@ impl<'a> Client<'a> {
     }
 
     /// Whether it takes part in the A-BFT at that time.
-    pub(super) fn contends(&self, now: Duration) -> bool {
-        self.trigger
-            .wants(now, self.wants_data && self.link.is_none())
+    pub(super) fn contends(&mut self, cell: &Cell, now: Duration) -> bool {
+        let signal = Signal {
+            los: self.channel().los,
+            gone: self.wants_data && self.link.is_none(),
+            fell: self.link.is_some_and(|snr| snr < self.trained_db - FALL_DB),
+        };
+        if !self.trigger.wants(now, signal) {
+            return false;
+        }
+        if !cell.config.skip_useless || !self.useless(cell, signal) {
+            return true;
+        }
+        self.outcome.skipped += 1;
+        if !signal.poor() {
+            self.trigger.done(now);
+        }
+        false
+    }
+
+    /// Whether beacons alone tell that a training would be useless (the remedy that section 3.1
+    /// asks of clients): no sector would reach the access point, or nothing has changed since the
+    /// last training. A client that only listens learns all that it needs from beacons.
+    fn useless(&mut self, cell: &Cell, signal: Signal) -> bool {
+        if !self.wants_data {
+            return true;
+        }
+        let (sector, gain) = self.sweeps(cell).best_ap();
+        let heard_dbm = gain + cell.ap.power_dbm;
+        // Eq. 3.5 solved for the power at the access point.
+        let surplus = self.device.power_dbm + self.device.codebook.gain_db()
+            - cell.ap.power_dbm
+            - cell.ap.codebook.gain_db();
+        let best_db = heard_dbm + surplus - cell.noise_dbm;
+        let hopeless = best_db + EDGE_DB < cell.config.hearing.min_snr_db;
+        let same = self
+            .beacons
+            .is_some_and(|(trained, dbm)| trained == sector && (heard_dbm - dbm).abs() < EDGE_DB);
+        hopeless || (same && !signal.poor())
     }
 
     /// Failed attempts since it was last heard.
@@ -194,7 +237,9 @@ impl<'a> Client<'a> {
     /// The access point has reported its sector.
     pub(super) fn connect(&mut self, cell: &Cell, trained: Trained) {
         if self.wants_data {
-            self.pair = (self.sweeps(cell).best_ap().0, trained.sector);
+            let (sector, gain) = self.sweeps(cell).best_ap();
+            self.beacons = Some((sector, gain + cell.ap.power_dbm));
+            self.pair = (sector, trained.sector);
             let known = self
                 .known
                 .get(&trained.sector)
@@ -203,6 +248,7 @@ impl<'a> Client<'a> {
             let snr = known.unwrap_or_else(|| self.data_snr(cell));
             self.known.insert(trained.sector, snr);
             self.link = Some(snr);
+            self.trained_db = snr;
         }
     }
 

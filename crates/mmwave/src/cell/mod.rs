@@ -142,6 +142,11 @@ pub struct CellConfig {
     pub blockage: Blockage,
     /// Movement of clients with data; `None` lets them stand.
     pub walk: Option<Walk>,
+    /// Sides in meters of a rectangle on which walking clients drive instead of walking from
+    /// waypoint to waypoint (section 3.1).
+    pub rectangle: Option<(f64, f64)>,
+    /// Whether clients skip A-BFTs that their beacons show to be useless.
+    pub skip_useless: bool,
     /// Beacon intervals.
     pub interval: Interval,
     /// Number of beacon intervals.
@@ -168,6 +173,8 @@ impl Default for CellConfig {
             hearing: Hearing::THESIS,
             blockage: Blockage::Probability(0.2),
             walk: None,
+            rectangle: None,
+            skip_useless: false,
             interval: Interval {
                 ap_sectors: 108,
                 ..Interval::THESIS
@@ -200,6 +207,10 @@ impl CellConfig {
         positive("radius of the cell in meters", self.radius)?;
         if let Some(walk) = self.walk {
             walk.checked()?;
+        }
+        for side in self.rectangle.iter().flat_map(|(a, b)| [*a, *b]) {
+            let range = "from 0.1 to 100";
+            within("side of a rectangle in meters", side, (0.1, 100.0), range)?;
         }
         if let Some(distance) = self.first_distance {
             let range = "from 0 to the radius of the cell";

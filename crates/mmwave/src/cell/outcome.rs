@@ -16,6 +16,8 @@ pub struct StationOutcome {
     pub attempts: u32,
     /// Attempts after which it still had no trained sector.
     pub failures: u32,
+    /// A-BFTs that it skipped as useless.
+    pub skipped: u32,
     /// The beacon interval in which it was first trained.
     pub first: Option<usize>,
     /// Beacon intervals without data.

@@ -75,9 +75,9 @@ impl<'a> Runner<'a> {
         for client in &mut self.clients {
             client.advance(cell, later_s)?;
         }
-        let contenders: Vec<usize> = (0..self.clients.len())
-            .filter(|index| self.clients[*index].contends(now))
-            .collect();
+        let each = self.clients.iter_mut().enumerate();
+        let contenders = each.filter_map(|(index, one)| one.contends(cell, now).then_some(index));
+        let contenders: Vec<usize> = contenders.collect();
         let mut interval =
             self.ap
                 .contend(cell, &mut self.clients, &contenders, &mut self.access)?;

@@ -211,12 +211,12 @@ fn a_walking_client_keeps_its_link_while_its_beams_fit() {
     let sum = |outcome: &Outcome, of: fn(&StationOutcome) -> f64| -> f64 {
         outcome.stations.iter().map(of).sum()
     };
-    // Every 15 to 20 s of a minute, and after each loss of the link; a standing client trains once.
+    // Whenever the signal falls, and after each loss of the link; a standing client trains once.
     let trained = |one: &StationOutcome| f64::from(one.attempts - one.failures);
     assert!(sum(&outcome, trained) >= 2.0 * 3.0);
     assert!(sum(&standing, trained) <= 2.0 * 3.0);
-    let rate = |one: &StationOutcome| one.megabits / one.used_s;
-    assert!(sum(&outcome, rate) < sum(&standing, rate));
+    let gone = |one: &StationOutcome| one.gone as f64;
+    assert!(sum(&outcome, gone) > sum(&standing, gone));
 }
 
 #[test]
@@ -243,6 +243,45 @@ fn a_turning_client_trains_more_often_than_a_standing_one() {
         turns.0 > 3.0 * stands.0 && turns.1 > stands.1,
         "{stands:?} {turns:?}"
     );
+}
+
+#[test]
+fn clients_that_skip_useless_trainings_fail_less_and_have_as_much_data() {
+    let walking = |skip_useless| CellConfig {
+        walk: Some(Walk::PEDESTRIAN),
+        intervals: 300,
+        skip_useless,
+        ..config(4, 0.0)
+    };
+    let of = |skip| {
+        let outcome = outcome(&walking(skip), "jpoc", 2);
+        let sum = |of: fn(&StationOutcome) -> f64| outcome.stations.iter().map(of).sum::<f64>();
+        (
+            sum(|one| f64::from(one.failures)),
+            sum(|one| one.used_s),
+            sum(|one| f64::from(one.skipped)),
+        )
+    };
+    let (always, wise) = (of(false), of(true));
+    assert_eq!(always.2, 0.0);
+    assert!(
+        wise.2 > 0.0 && wise.0 < 0.5 * always.0,
+        "{always:?} {wise:?}"
+    );
+    assert!(wise.1 > 0.97 * always.1, "{always:?} {wise:?}");
+}
+
+#[test]
+fn clients_that_only_listen_need_no_training() {
+    let config = CellConfig {
+        chatty: 4,
+        skip_useless: true,
+        intervals: 300,
+        ..config(1, 0.0)
+    };
+    let outcome = outcome(&config, "jpoc", 1);
+    let others = |one: &IntervalOutcome| one.contenders.iter().any(|index| *index > 0);
+    assert!(!outcome.intervals.iter().any(others));
 }
 
 #[test]

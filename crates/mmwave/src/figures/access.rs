@@ -1,15 +1,11 @@
-//! Many clients in a cell: figures 3.2(a) and 3.7(a), and topics that they omit: the error of the
+//! Many clients in a cell: figure 3.7(a), and topics that they omit: the error of the
 //! estimate, whether the target is met, and the time until a client has its first sector.
 
 use core::ops::RangeInclusive;
-use core::time::Duration;
-
-use sumlink_link::Random;
 
 use super::Spread;
 use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, StationOutcome, run};
 use crate::error::{MmwaveError, share};
-use crate::mac::trigger::{Behavior, Trigger};
 use crate::mobility::Walk;
 
 /// The seeds of a figure.
@@ -233,32 +229,6 @@ pub fn first_association(all: &[Outcome]) -> Vec<usize> {
     firsts
 }
 
-/// Figure 3.2(a), as far as it depends on timers: A-BFTs within ten minutes of a client that is
-/// always heard. `poor` is the probability that its link is below the threshold in a beacon
-/// interval.
-///
-/// # Errors
-///
-/// An invalid probability.
-pub fn participation(
-    behavior: Behavior,
-    poor: f64,
-    seed: u64,
-) -> Result<Vec<Duration>, MmwaveError> {
-    let poor = share("probability of a poor link", poor)?;
-    let mut random = Random::new(seed);
-    let mut trigger = Trigger::new(behavior, &random.split(1));
-    let mut times = Vec::new();
-    for interval in 0..6000 {
-        let now = Duration::from_millis(100 * interval);
-        if trigger.wants(now, random.next_f64() < poor) {
-            trigger.done(now);
-            times.push(now);
-        }
-    }
-    Ok(times)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,14 +271,5 @@ mod tests {
         let firsts = first_association(&all);
         assert_eq!(firsts.len(), 24);
         assert!(firsts.is_sorted() && firsts[0] == 1);
-    }
-
-    #[test]
-    fn moving_or_listening_clients_contend_more_often() {
-        let count = |behavior, poor| participation(behavior, poor, 1).unwrap().len();
-        assert_eq!(count(Behavior::Stationary, 0.0), 10);
-        assert_eq!(count(Behavior::Disconnected, 0.0), 60);
-        assert!(count(Behavior::Stationary, 0.01) > 40);
-        assert!(participation(Behavior::Stationary, -0.1, 1).is_err());
     }
 }

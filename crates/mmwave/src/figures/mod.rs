@@ -3,6 +3,7 @@
 pub mod access;
 pub mod office;
 pub mod overhead;
+pub mod participation;
 pub mod timeline;
 
 /// A distribution by three of its quantiles.

@@ -87,6 +87,9 @@ pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
             turning: turning.map_or(0.0, |at| at.value),
         });
     }
+    if let Some(skip) = section.boolean(document, "skip_useless") {
+        cell.skip_useless = skip;
+    }
     section.finish(document);
     cell
 }
