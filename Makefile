@@ -23,7 +23,7 @@ TIMED := scripts/timed.sh
 FUZZ_SECONDS ?= 10
 
 .PHONY: all build static install dist test-packages test-packages-quick demo peers bench \
-	bench-throughput bench-matrix bench-pack bench-unpack validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
+	bench-throughput bench-matrix bench-pack bench-unpack validate papers papers-mmwave check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
 	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
 	lint-deny lint-wasm clean help
 
@@ -190,6 +190,17 @@ papers: ## Reproduce figures of the papers with kernel sockets, in docs/results/
 	scripts/setup.sh test
 	$(MAKE) build python-venv
 	$(PYTHON_VENV)/bin/python scripts/papers $(LAB) $(PAPERS_FLAGS)
+
+# Chapter 3 of the thesis, by the simulator alone.
+MMWAVE := docs/results/mmwave
+MMWAVE_EXPERIMENTS := jain overhead k k-60 gamma stations mobility mobility-skip
+
+papers-mmwave: ## Reproduce figures of 60 GHz initial access, in docs/results/mmwave (20 minutes)
+	$(MAKE) build
+	$(LAB) mmwave figures --out $(MMWAVE)
+	set -e; for name in $(MMWAVE_EXPERIMENTS); do \
+		$(LAB) mmwave run scenarios/mmwave/$$name.toml --out $(MMWAVE); \
+	done
 
 # Under GPL-2.0, like ns-3. It links only the core of sumlink, and no other target needs it.
 ns3: ## Build the edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3

@@ -5,6 +5,7 @@ mod abft;
 mod beams;
 mod bond;
 mod experiment;
+mod figures;
 mod heatmap;
 
 use std::fs;
@@ -34,6 +35,10 @@ pub(crate) enum MmwaveCommand {
     /// Show the number of a client's sectors that are received (good-beams) in an office, or the
     /// beams of a pattern file.
     Beams(beams::BeamsArgs),
+    /// Make the figures of the thesis' chapter 3 that are no experiments, as CSV and SVG.
+    #[command(after_help = "Examples:\n  sumlink-lab mmwave figures --out DIR\n  \
+                            sumlink-lab mmwave figures participation target --seeds 3 --out DIR")]
+    Figures(figures::FiguresArgs),
 }
 
 impl MmwaveCommand {
@@ -44,6 +49,7 @@ impl MmwaveCommand {
             Self::Abft(args) => args.json,
             Self::Heatmap(args) => args.json,
             Self::Beams(args) => args.json,
+            Self::Figures(_) => false,
         }
     }
 }
@@ -55,6 +61,7 @@ pub(crate) fn run(command: &MmwaveCommand) -> Result<(), CliError> {
         MmwaveCommand::Abft(args) => abft::run(args),
         MmwaveCommand::Heatmap(args) => heatmap::run(args),
         MmwaveCommand::Beams(args) => beams::run(args),
+        MmwaveCommand::Figures(args) => figures::run(args),
     }
 }
 

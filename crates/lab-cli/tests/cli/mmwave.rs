@@ -182,6 +182,24 @@ fn one_a_bft_the_office_and_its_beams_are_shown() {
 }
 
 #[test]
+fn figures_are_made_by_name_with_their_tables() {
+    let bench = crate::common::new();
+    let names = ["sectors", "sectors-gamma-4", "timeline"];
+    let args = ["mmwave", "figures", "--seeds", "1", "--out", "d"];
+    let done = bench.run(&[&args[..], &names[..]].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    for name in names {
+        let kept = |end: &str| std::fs::read_to_string(bench.path(&format!("d/{name}.{end}")));
+        assert!(done.out.contains(&kept("csv").unwrap()), "{name}");
+        assert!(kept("svg").unwrap().ends_with("</svg>\n"), "{name}");
+    }
+    // Figure 3.3 shows the limit below which nothing is decoded.
+    let chart = std::fs::read_to_string(bench.path("d/sectors-gamma-4.svg")).unwrap();
+    assert!(chart.contains(">decoded from here<"), "{chart}");
+    assert!(!bench.path("d/target.csv").exists());
+}
+
+#[test]
 fn impossible_values_are_one_line_with_their_exit_code() {
     let bench = crate::common::new();
     bench.write("kind.toml", &JAIN.replace("\"jain\"", "\"jane\""));
@@ -222,6 +240,11 @@ fn impossible_values_are_one_line_with_their_exit_code() {
             "blockage probability is 1.5",
         ),
         (&["heatmap", "--sectors", "37"], 2, "must be 36 or 64"),
+        (
+            &["figures", "--out", "d", "sector"],
+            2,
+            "[possible values: sectors,",
+        ),
         (&["abft", "--scheme", "aloha"], 2, "choose one of 80211ad"),
         (&["beams", "--patterns", "none.txt"], 3, "none.txt:1"),
         (
