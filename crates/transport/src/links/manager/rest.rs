@@ -9,7 +9,7 @@ use sumlink_exit::datagram::DatagramSocket;
 use sumlink_exit::target::Target;
 use tokio::sync::{oneshot, watch};
 
-use super::tests::session_with;
+use super::fixture::session_with;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{client_config, serve, server_config};
 use crate::session::driver::Command;
