@@ -1,8 +1,12 @@
 //! TCP sockets for carriers: bound to their link, with a chosen congestion control and little
 //! unsent data in the kernel.
 
+mod binding;
+mod congestion;
+mod error;
+
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -10,12 +14,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 pub use sumlink_bond::socket::{INITIAL_NOTSENT_LOWAT, USER_TIMEOUT};
 use sumlink_bond::socket::{KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, KEEPALIVE_TIME};
-use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::carrier::congestion;
 use crate::carrier::prompt_repair;
-use crate::links::{self, Link, LinkError};
+pub use binding::Binding;
+pub(crate) use binding::{Way, send_by};
+use congestion::first_congestion;
+pub(crate) use congestion::set_congestion;
+pub use congestion::{check_congestion, congestion_name};
+pub use error::SocketError;
+pub(crate) use error::{connect_error, listen_error};
 
 /// A TCP connection over a link.
 #[derive(Debug)]
@@ -25,107 +33,6 @@ pub struct Connected {
     pub stream: TcpStream,
     /// How it is bound to its link.
     pub binding: Binding,
-}
-
-/// How a connection's packets are made to leave by their link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Binding {
-    /// Nothing: the routing table chooses.
-    None,
-    /// `SO_BINDTODEVICE`: packets leave by the link whatever the routing table prefers.
-    Device,
-    /// Only by the link's source address, because the system refuses `SO_BINDTODEVICE`. Without
-    /// routing rules for source addresses, packets still leave by the preferred link.
-    SourceAddress(IpAddr),
-}
-
-/// The way of a socket's packets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way<'a> {
-    /// The link, or `None` for the routing table's choice.
-    pub(crate) link: Option<&'a str>,
-    /// Firewall mark of the packets (`SO_MARK`, socket(7)), on which routing rules may depend.
-    pub(crate) mark: Option<u32>,
-}
-
-/// Why a connection or a listening socket could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SocketError {
-    /// The link is missing, down, or does not lead to the server.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The host answers, but no program listens on this port.
-    #[error("{remote} refused the connection: is the server running, and is this its port?")]
-    Refused {
-        /// The server's address.
-        remote: SocketAddr,
-    },
-    /// No answer.
-    #[error(
-        "{remote} did not answer within {} s: check the address and firewalls in between",
-        timeout.as_secs_f32()
-    )]
-    TimedOut {
-        /// The server's address.
-        remote: SocketAddr,
-        /// The timeout.
-        timeout: Duration,
-    },
-    /// A router, or this machine, has no route.
-    #[error("{remote} cannot be reached: no route leads there")]
-    Unreachable {
-        /// The server's address.
-        remote: SocketAddr,
-    },
-    /// The system denies permission.
-    #[error("not permitted to {action}: {hint}")]
-    NotPermitted {
-        /// The attempted action.
-        action: String,
-        /// How to fix it.
-        hint: &'static str,
-    },
-    /// The kernel has no congestion control of this name.
-    #[error("unknown congestion control {name}: this kernel has {available}")]
-    UnknownCongestion {
-        /// The name.
-        name: String,
-        /// `/proc/sys/net/ipv4/tcp_available_congestion_control`.
-        available: String,
-    },
-    /// The kernel has this congestion control, but keeps it for privileged programs.
-    #[error(
-        "congestion control {name} needs CAP_NET_ADMIN: without it this kernel allows {allowed} \
-        (sysctl net.ipv4.tcp_allowed_congestion_control)"
-    )]
-    CongestionNotAllowed {
-        /// The name.
-        name: String,
-        /// `/proc/sys/net/ipv4/tcp_allowed_congestion_control`.
-        allowed: String,
-    },
-    /// Another program listens on the port.
-    #[error("{address} is in use by another program: stop it or choose another port")]
-    PortTaken {
-        /// The address and port.
-        address: SocketAddr,
-    },
-    /// The address to listen on belongs to no interface.
-    #[error("{address} is not an address of this machine: listen on a local address, or on [::]")]
-    NotLocal {
-        /// The address.
-        address: IpAddr,
-    },
-    /// Any other error of the system.
-    #[error("cannot {action}: {source}", source = plain(.source))]
-    System {
-        /// The attempted action.
-        action: String,
-        /// The system's error.
-        source: io::Error,
-    },
 }
 
 /// Connects to `remote` over `link`, or over the link chosen by the routing table for `None`.
@@ -220,31 +127,6 @@ pub(crate) fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
 }
 
-/// Whether this kernel has a congestion control of this name and allows this program to use it; the
-/// kernel may load a module for it. Needs no connection.
-///
-/// Errors: [`SocketError::UnknownCongestion`] and [`SocketError::CongestionNotAllowed`], which list
-/// the available ones.
-pub fn check_congestion(name: &str) -> Result<(), SocketError> {
-    let any = SocketAddr::from(([0, 0, 0, 0], 0));
-    first_congestion(&new_socket(any)?, Some(name))
-}
-
-/// Changes the congestion control of a TCP socket, even of a connected one.
-pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), SocketError> {
-    change_congestion(&SockRef::from(socket), name)
-}
-
-/// The name of a TCP socket's congestion control, such as `bbr`.
-pub fn congestion_name(socket: &impl AsFd) -> io::Result<String> {
-    let name = SockRef::from(socket).tcp_congestion()?;
-    let end = name
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(name.len());
-    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
-}
-
 /// Backlog of connections to be accepted; the kernel's `net.core.somaxconn` may allow fewer.
 const BACKLOG: i32 = 1024;
 
@@ -273,65 +155,6 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
     })
 }
 
-/// Makes the packets of a socket to `remote` take this way. Also returns the link, if it has one.
-pub(crate) async fn send_by(
-    socket: &Socket,
-    way: Way<'_>,
-    remote: SocketAddr,
-) -> Result<(Binding, Option<Link>), SocketError> {
-    if let Some(mark) = way.mark {
-        socket.set_mark(mark).map_err(mark_error)?;
-    }
-    let Some(name) = way.link else {
-        return Ok((Binding::None, None));
-    };
-    let link = links::find(name).await?;
-    let source = links::can_reach_marked(&link, remote, way.mark).await?;
-    let binding = bind_to_link(socket, &link, source)?;
-    Ok((binding, Some(link)))
-}
-
-fn mark_error(source: io::Error) -> SocketError {
-    let action = "mark the packets of a connection".to_owned();
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => SocketError::NotPermitted {
-            action,
-            hint: "a gateway needs CAP_NET_ADMIN",
-        },
-        _ => SocketError::System { action, source },
-    }
-}
-
-/// Makes the packets of a socket leave by a link that has the address `source`.
-fn bind_to_link(socket: &Socket, link: &Link, source: IpAddr) -> Result<Binding, SocketError> {
-    // Since Linux 5.7 any user may bind a socket that is not yet bound; before, CAP_NET_RAW is
-    // needed.
-    match socket.bind_device(Some(link.name.as_bytes())) {
-        Ok(()) => Ok(Binding::Device),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(LinkError::NoSuchLink {
-            name: link.name.clone(),
-        }
-        .into()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            bind_to_source(socket, link, source)
-        }
-        Err(source) => Err(SocketError::System {
-            action: format!("bind to the link {}", link.name),
-            source,
-        }),
-    }
-}
-
-fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Binding, SocketError> {
-    socket
-        .bind(&SocketAddr::new(source, 0).into())
-        .map_err(|error| SocketError::System {
-            action: format!("bind to the address {source} of the link {}", link.name),
-            source: error,
-        })?;
-    Ok(Binding::SourceAddress(source))
-}
-
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
     first_congestion(socket, congestion)?;
     if let Err(error) = prompt_repair::set(socket) {
@@ -351,99 +174,10 @@ fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
         })
 }
 
-/// Sets the initial congestion control of a connection.
-fn first_congestion(socket: &Socket, name: Option<&str>) -> Result<(), SocketError> {
-    match name {
-        None => Ok(()),
-        Some(congestion::AUTO) => match change_congestion(socket, congestion::LOSS_BASED) {
-            // The kernel's default always works as the initial one.
-            Err(
-                SocketError::UnknownCongestion { .. } | SocketError::CongestionNotAllowed { .. },
-            ) => Ok(()),
-            result => result,
-        },
-        Some(name) => change_congestion(socket, name),
-    }
-}
-
-fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
-    let listing = |file: &str| {
-        let path = format!("/proc/sys/net/ipv4/tcp_{file}_congestion_control");
-        let names = std::fs::read_to_string(path).unwrap_or_default();
-        let names = names.split_whitespace().collect::<Vec<_>>().join(", ");
-        if names.is_empty() {
-            "none listed".to_owned()
-        } else {
-            names
-        }
-    };
-    let unknown = || SocketError::UnknownCongestion {
-        name: name.to_owned(),
-        available: listing("available"),
-    };
-    // TCP_CA_NAME_MAX: the kernel truncates longer names, possibly to the name of another control.
-    if name.is_empty() || name.len() > 15 {
-        return Err(unknown());
-    }
-    socket
-        .set_tcp_congestion(name.as_bytes())
-        .map_err(|source| match source.raw_os_error() {
-            Some(libc::ENOENT) => unknown(),
-            Some(libc::EPERM) => SocketError::CongestionNotAllowed {
-                name: name.to_owned(),
-                allowed: listing("allowed"),
-            },
-            _ => SocketError::System {
-                action: format!("set the congestion control {name}"),
-                source,
-            },
-        })
-}
-
-/// The meaning of a system error of a socket that is to listen on `address`.
-pub(crate) fn listen_error(error: io::Error, address: SocketAddr) -> SocketError {
-    match error.raw_os_error() {
-        Some(libc::EADDRINUSE) => SocketError::PortTaken { address },
-        Some(libc::EADDRNOTAVAIL) => SocketError::NotLocal {
-            address: address.ip(),
-        },
-        Some(libc::EACCES | libc::EPERM) => SocketError::NotPermitted {
-            action: format!("listen on {address}"),
-            hint: "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one",
-        },
-        _ => SocketError::System {
-            action: format!("listen on {address}"),
-            source: error,
-        },
-    }
-}
-
-/// The meaning of a system error of a connection to `remote`.
-pub(crate) fn connect_error(
-    error: io::Error,
-    remote: SocketAddr,
-    timeout: Duration,
-) -> SocketError {
-    match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => SocketError::Refused { remote },
-        Some(libc::ETIMEDOUT) => SocketError::TimedOut { remote, timeout },
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL) => {
-            SocketError::Unreachable { remote }
-        }
-        Some(libc::EACCES | libc::EPERM) => SocketError::NotPermitted {
-            action: format!("connect to {remote}"),
-            hint: "a firewall or sandbox of this machine forbids it",
-        },
-        _ => SocketError::System {
-            action: format!("connect to {remote}"),
-            source: error,
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::LinkError;
     use sumlink_test_support::netns::Netns;
 
     const SOON: Duration = Duration::from_secs(5);
@@ -513,22 +247,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_congestion_control_is_refused_with_the_available_ones() {
-        let remote = addr("127.0.0.1:1");
-        for name in ["nosuch", "", "cubic-with-a-long-name"] {
-            let error = connect_on_link(None, remote, Some(name), SOON)
-                .await
-                .unwrap_err();
-            assert!(
-                matches!(error, SocketError::UnknownCongestion { .. }),
-                "{error}"
-            );
-            assert!(error.to_string().contains("reno"), "{error}");
-            assert!(listen(addr("127.0.0.1:0"), Some(name)).is_err());
-        }
-    }
-
-    #[tokio::test]
     async fn a_closed_port_refuses_and_a_missing_link_is_named() {
         // Bound and not listening: no other program can take the port meanwhile.
         let closed = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -542,19 +260,6 @@ mod tests {
         assert!(
             matches!(error, SocketError::Link(LinkError::NoSuchLink { .. })),
             "{error}"
-        );
-    }
-
-    #[tokio::test]
-    async fn without_the_privilege_the_source_address_is_bound() {
-        let lo = links::find("lo").await.unwrap();
-        let socket = new_socket(addr("127.0.0.1:1")).unwrap();
-        let source = "127.0.0.1".parse().unwrap();
-        let binding = bind_to_source(&socket, &lo, source).unwrap();
-        assert_eq!(binding, Binding::SourceAddress(source));
-        assert_eq!(
-            socket.local_addr().unwrap().as_socket().unwrap().ip(),
-            source
         );
     }
 
