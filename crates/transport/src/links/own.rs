@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 
-use super::{LinkError, Netlink, Watch, system};
+use super::{LinkError, Netlink, Watch};
 
 /// Pause after a kernel error, and between two reads while changes cannot be watched.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -80,10 +80,8 @@ async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
     let netlink = Netlink::open()?;
     let mut own = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut question = RouteMessage::default();
-        question.header.address_family = family;
-        let mut routes = std::pin::pin!(netlink.handle.route().get(question).execute());
-        while let Some(route) = routes.try_next().await.map_err(system)? {
+        let mut routes = std::pin::pin!(netlink.routes(family));
+        while let Some(route) = routes.try_next().await? {
             if route.header.kind == RouteType::Local {
                 own.extend(destination(&route));
             }

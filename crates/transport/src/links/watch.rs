@@ -114,3 +114,80 @@ fn is_message(received: io::Result<()>) -> io::Result<bool> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use sumlink_test_support::netns::Netns;
+
+    #[test]
+    fn the_watch_reports_links_addresses_and_routes_and_is_quiet_in_between() {
+        let Some(ns) = Netns::new() else { return };
+        let ip = ns.commands();
+        ns.run(async move || {
+            let mut watch = Watch::new().unwrap();
+            let mut told_of = async |change: &str| {
+                ip(change);
+                timeout(Duration::from_secs(5), watch.changed())
+                    .await
+                    .expect(change)
+                    .unwrap();
+                // The kernel may delay the carrier event; wait so that the next event belongs to
+                // the next change.
+                while timeout(Duration::from_millis(300), watch.changed())
+                    .await
+                    .is_ok()
+                {}
+            };
+            told_of("link add d0 type veth peer name d1").await;
+            // Without link-local addresses, no IPv6 event follows after the command.
+            ip("link set d0 addrgenmode none");
+            ip("link set d1 addrgenmode none");
+            for change in [
+                "link set d0 up",
+                "link set d1 up",
+                "addr add 192.0.2.1/24 dev d0",
+                "-6 addr add 2001:db8::1/64 dev d0 nodad",
+                "route add default via 192.0.2.254",
+                "-6 route add default via 2001:db8::fe",
+                "link set d0 down",
+                "link del d0",
+            ] {
+                told_of(change).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_burst_of_changes_that_overruns_the_buffer_is_one_change() {
+        let Some(ns) = Netns::new() else { return };
+        let ip = ns.commands();
+        ns.run(async move || {
+            ip("link add d0 type veth peer name d1");
+            ip("link set d0 up");
+            ip("link set d1 up");
+            ip("addr add 192.0.2.1/24 dev d0");
+            let mut watch = Watch::new().unwrap();
+            let batch: String = (0..4096)
+                .map(|i| format!("route add 10.{}.{}.0/24 dev d0\n", i / 256, i % 256))
+                .collect();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), batch).unwrap();
+            ip(&format!("-batch {}", file.path().display()));
+            // Dropping the call loses no event. On a busy machine it may return at once.
+            if timeout(Duration::ZERO, watch.changed()).await.is_err() {
+                timeout(Duration::from_secs(5), watch.changed())
+                    .await
+                    .expect("a change")
+                    .unwrap();
+            }
+            ip("link del d0");
+            timeout(Duration::from_secs(5), watch.changed())
+                .await
+                .expect("a change")
+                .unwrap();
+        });
+    }
+}
