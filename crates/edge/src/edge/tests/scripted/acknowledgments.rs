@@ -1,0 +1,122 @@
+//! The user's acknowledgments: boosted, held or passed on.
+
+use super::{KEY, ack, answer, ms, started};
+use crate::packet::Segment;
+use crate::{Config, Edge};
+
+#[test]
+fn a_duplicate_becomes_an_acknowledgment_of_the_missing_packet_only() {
+    let mut edge = started(Config::default(), 6);
+    let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
+    assert_eq!(boosted.ack, 3000);
+    assert_eq!(
+        u32::from(boosted.window) * 128,
+        1000 * 128 - 1024,
+        "the right edge is kept, rounded down"
+    );
+    assert_eq!(
+        boosted.options.timestamps,
+        Some((9, 71)),
+        "the timestamp of the acknowledged packet"
+    );
+    assert!(boosted.options.sack.is_empty());
+    let report = edge.flow(&KEY()).unwrap();
+    assert_eq!((report.owed, report.deliverable), (1000, true));
+    // Further duplicates are held; no more data is promised.
+    assert_eq!(answer(&mut edge, ack(2000, &[(3000, 5000)]), ms(42)), None);
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
+    // The missing packet arrives.
+    assert_eq!(answer(&mut edge, ack(5000, &[]), ms(43)).unwrap().ack, 5000);
+    let counters = edge.counters();
+    assert_eq!(
+        (counters.boosted, counters.held, counters.repaired),
+        (1, 1, 0)
+    );
+    assert_eq!(edge.flow(&KEY()).unwrap().owed, 0);
+}
+
+#[test]
+fn without_boost_only_the_user_acknowledges() {
+    let mut config = Config::default();
+    config.visible.boost = false;
+    let mut edge = started(config, 6);
+    for n in 0..12 {
+        if let Some(passed) = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(50 + 20 * n)) {
+            assert_eq!(passed.ack, 2000);
+        }
+    }
+    let counters = edge.counters();
+    assert!(
+        counters.held > 0 && counters.repaired == 2 && counters.boosted == 0,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn the_last_packet_and_a_dropped_one_are_not_boosted() {
+    // Only the missing packet is outstanding: it is unknown whether the sender waits for more.
+    let mut edge = started(Config::default(), 2);
+    if let Some(passed) = answer(&mut edge, ack(2000, &[]), ms(41)) {
+        assert_eq!(passed.ack, 2000);
+    }
+    assert_eq!(
+        (edge.counters().boosted, edge.counters().duplicates),
+        (0, 1)
+    );
+
+    let mut edge = started(
+        Config {
+            kept_per_flow: 0,
+            ..Config::default()
+        },
+        6,
+    );
+    assert_eq!(answer(&mut edge, ack(2000, &[]), ms(41)).unwrap().ack, 2000);
+    assert_eq!(
+        edge.counters().boosted + edge.counters().held + edge.counters().repaired,
+        0
+    );
+    assert!(edge.counters().not_kept > 0);
+}
+
+/// Sixty duplicates, 5 ms apart, with SACK blocks; returns those passed on to the far end.
+fn sixty_duplicates(edge: &mut Edge) -> Vec<Segment> {
+    let duplicate = || ack(2000, &[(2000, 2500), (2500, 3500), (4000, 6000)]);
+    (0..60)
+        .filter_map(|n| answer(edge, duplicate(), ms(41 + 5 * n)))
+        .collect()
+}
+
+#[test]
+fn duplicates_after_a_boost_are_below_the_last_acknowledgment() {
+    let mut edge = started(Config::default(), 8);
+    let passed = sixty_duplicates(&mut edge);
+    assert_eq!(passed[0].ack, 3000);
+    assert!(passed.len() > 10, "not all are held");
+    for segment in &passed[1..] {
+        assert_eq!((segment.ack, segment.window), (2000, 1000), "unchanged");
+        assert!(segment.options.sack.is_empty());
+    }
+    // Once the owed bytes are delivered, the user's acknowledgments are passed on unchanged.
+    let next = answer(&mut edge, ack(6000, &[(7000, 8000)]), ms(400)).unwrap();
+    assert_eq!(next.ack, 6000);
+}
+
+#[test]
+fn sack_blocks_are_passed_on_once_the_node_gives_up() {
+    let mut config = Config::default();
+    config.visible.boost = false;
+    let mut edge = started(config, 8);
+    let passed = sixty_duplicates(&mut edge);
+    assert!(
+        passed[..2]
+            .iter()
+            .all(|segment| segment.options.sack.is_empty()),
+        "two repairs"
+    );
+    let last = passed.last().unwrap();
+    assert_eq!(
+        (last.ack, last.options.sack.iter().collect::<Vec<_>>()),
+        (2000, vec![(2000, 2500), (2500, 3500), (4000, 6000)])
+    );
+}
