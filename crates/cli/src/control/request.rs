@@ -106,3 +106,22 @@ impl Request {
         serde_json::from_slice(line).map_err(|error| format!("unknown request: {error}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_cannot_be_read_is_answered_with_the_reason() {
+        let decode = |line: &[u8]| Request::decode(line).unwrap_err();
+        assert!(decode(b"").contains("ended first"));
+        assert!(decode(b"\xff\n").contains("unknown request"));
+        let cut = [b"{\"cmd\":".as_slice(), &[b' '; MAX_REQUEST]].concat();
+        assert!(decode(&cut[..MAX_REQUEST]).contains("longer than 4096 bytes"));
+        // The end of the connection ends a line, too.
+        assert_eq!(
+            Request::decode(b"{\"cmd\":\"status\"}"),
+            Ok(Request::Status {})
+        );
+    }
+}
