@@ -4,7 +4,6 @@
 
 mod cc;
 mod check;
-mod check_values;
 mod common;
 mod daemons;
 mod dependencies;

@@ -1,7 +1,8 @@
 //! Wrong values of lists, classes, rules, gateways and links: each has its own line, and causes no
 //! other problem.
 
-use crate::check::{assert_complaints, assert_problem};
+use super::one::assert_problem;
+use super::several::assert_complaints;
 
 /// Lines before the gateway's, of a client's file that is valid otherwise.
 const GATEWAY_CLIENT: &str = "server = \"h:7443\"\nserver_key = \"KEY\"\nkey = \"a.key\"\n";
