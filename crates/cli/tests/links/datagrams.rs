@@ -1,5 +1,8 @@
 //! Datagrams through the bond: SOCKS5 UDP ASSOCIATE, forwards, and programs that use UDP.
 
+mod faults;
+mod programs;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -7,14 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
 
 use crate::bond::{Bond, Plan, SOCKS};
-use crate::quic;
-use sumlink_test_support::emulated::traffic::Pattern;
-use sumlink_test_support::emulated::{Bench, finish, is_root};
+use sumlink_test_support::emulated::Bench;
 
 pub(crate) const LINKS: [&str; 2] = ["a:rate=40mbit,delay=5ms", "b:rate=20mbit,delay=15ms"];
 
@@ -155,6 +155,19 @@ pub(crate) fn until_over(bond: &Bond, carrier: &str) -> SessionStatus {
     )
 }
 
+/// Where the client forwards datagrams in [`with_forward`].
+pub(crate) const FORWARD: &str = "127.0.0.1:4433";
+
+/// A bond with a forward to the first of two sockets, and the second one at the client.
+pub(crate) fn with_forward() -> Option<(Bond, UdpSocket, UdpSocket)> {
+    let forwards = "links = \"auto\"\nforward = [\"udp:4433=10.99.0.1:4433\"]\n";
+    let bond = Plan::new(&LINKS).client(forwards).start()?;
+    until_over(&bond, "udp");
+    let server = udp(&bond.bench, Side::Server, "10.99.0.1:4433");
+    let client = udp(&bond.bench, Side::Client, "127.0.0.1:0");
+    Some((bond, server, client))
+}
+
 #[test]
 fn datagrams_of_every_size_pass_through_socks() {
     let Some(bond) = Plan::new(&LINKS).start() else {
@@ -254,113 +267,6 @@ fn the_egress_policy_applies_to_datagrams() {
     bond.stop();
 }
 
-/// A call with 50 datagrams a second in both directions, over two links of which one fails.
-///
-/// Returns the longest gap between two answers, and the number of missing ones.
-fn call_over_a_failing_link(policy: &str) -> Option<(Duration, usize)> {
-    let links = ["a:rate=40mbit,delay=10ms", "b:rate=20mbit,delay=15ms"];
-    let session = format!("[session.datagrams]\npolicy = \"{policy}\"\n");
-    let bond = Plan::new(&links).tables(&session).start()?;
-    let _echo = Echo::start(&bond.bench, ECHO);
-    until_over(&bond, "udp");
-    let program = Association::open(&bond.bench);
-    program.ask(ECHO, &[0; 160]);
-    let (count, fault) = (300u32, 100);
-    let receiver = program.socket.try_clone().unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .unwrap();
-    let listening = thread::spawn(move || {
-        let (mut arrived, mut buffer) = (Vec::new(), [0; 2048]);
-        while let Ok(length) = receiver.recv(&mut buffer) {
-            let payload = &buffer[10..length];
-            let number = u32::from_be_bytes(payload[..4].try_into().unwrap());
-            arrived.push((number, Instant::now()));
-            if number == count {
-                break;
-            }
-        }
-        arrived
-    });
-    let begun = Instant::now();
-    for number in 1..=count {
-        if number == fault {
-            bond.bench.set("a", "state=blackhole");
-        }
-        let mut payload = [0; 160];
-        payload[..4].copy_from_slice(&number.to_be_bytes());
-        program.send(ECHO, &payload);
-        let next = begun + number * Duration::from_millis(20);
-        thread::sleep(next.saturating_duration_since(Instant::now()));
-    }
-    let arrived = listening.join().unwrap();
-    let gaps = arrived.windows(2).map(|pair| pair[1].1 - pair[0].1);
-    let gap = gaps.max().unwrap();
-    let mut numbers: Vec<u32> = arrived.iter().map(|(number, _)| *number).collect();
-    let received = numbers.len();
-    numbers.sort_unstable();
-    numbers.dedup();
-    assert_eq!(numbers.len(), received, "an answer arrived twice");
-    bond.stop();
-    Some((gap, count as usize - numbers.len()))
-}
-
-#[test]
-fn a_call_continues_when_a_link_falls_silent() {
-    let Some((gap, missing)) = call_over_a_failing_link("pinned") else {
-        return;
-    };
-    // The bench has the bar of 150 ms; this machine's noise alone can be 200 ms.
-    assert!(gap < Duration::from_millis(600), "a gap of {gap:?}");
-    assert!(missing <= 15, "{missing} of 300 are missing");
-}
-
-#[test]
-fn a_duplicated_call_loses_nothing_when_a_link_falls_silent() {
-    let Some((_, missing)) = call_over_a_failing_link("duplicate") else {
-        return;
-    };
-    assert_eq!(missing, 0);
-}
-
-/// Where UDP does not pass, the TCP carriers take the datagrams, and UDP is tried again.
-#[test]
-fn datagrams_take_tcp_where_udp_is_blocked() {
-    if !is_root() {
-        return;
-    }
-    let plan = Plan::new(&LINKS);
-    let Some(bench) = plan.bench() else {
-        return;
-    };
-    let rules = "table inet block { chain in { type filter hook input priority 0; \
-                 udp dport 7000 drop; }; }";
-    bench.run(Side::Server, &["nft", rules]);
-    let bond = plan.start_on(bench);
-    let _echo = Echo::start(&bond.bench, ECHO);
-    until_over(&bond, "tcp");
-    let program = Association::open(&bond.bench);
-    for size in [1usize, 1400, 9000] {
-        let payload = vec![size as u8; size];
-        assert_eq!(program.ask(ECHO, &payload), payload, "{size} bytes");
-    }
-    bond.until("the reason is shown", |status| {
-        let paths = &status.datagram_paths;
-        paths
-            .iter()
-            .all(|path| path.reason.contains("UDP is blocked on the way"))
-            .then_some(())
-    });
-    bond.bench.run(Side::Server, &["nft", "flush", "ruleset"]);
-    let over = |status: &SessionStatus| {
-        let paths = &status.datagram_paths;
-        paths.iter().all(|path| path.carrier == "udp").then_some(())
-    };
-    bond.until("UDP is used as soon as it passes", over);
-    assert_eq!(program.ask(ECHO, b"still here"), b"still here");
-    bond.stop();
-}
-
 #[test]
 fn udp_can_be_switched_off() {
     let lines = "links = \"auto\"\nudp = false\n";
@@ -376,194 +282,5 @@ fn udp_can_be_switched_off() {
             .iter()
             .all(|path| path.carrier == "tcp" && path.reason.contains("switched off"))
     );
-    bond.stop();
-}
-
-/// A restarted server has lost the session; the program's socket works on.
-#[test]
-fn a_program_survives_a_restart_of_the_server() {
-    let Some(mut bond) = Plan::new(&LINKS).start() else {
-        return;
-    };
-    let _echo = Echo::start(&bond.bench, ECHO);
-    let program = Association::open(&bond.bench);
-    program.ask(ECHO, b"before");
-    bond.server.signal("TERM");
-    bond.server.wait();
-    let server = bond
-        .bench
-        .sumlink("server-2", &["server", "--config", "server.toml"]);
-    server.event("listening");
-    bond.server = server;
-    assert_eq!(program.ask(ECHO, b"after"), b"after");
-    bond.stop();
-}
-
-#[test]
-fn iperf3_sends_datagrams_through_forwards() {
-    let forwards =
-        "links = \"auto\"\nforward = [\"5201=10.99.0.1:5201\", \"udp:5201=10.99.0.1:5201\"]\n";
-    let Some(mut bond) = Plan::new(&LINKS).client(forwards).start() else {
-        return;
-    };
-    let server = ["iperf3", "-s", "-B", "10.99.0.1"];
-    let server = bond.bench.spawn(Side::Server, &server);
-    bond.keep(server);
-    bond.bench.until_listening(Side::Server, 5201);
-    until_over(&bond, "udp");
-    for direction in [&[][..], &["-R"]] {
-        let words = [
-            "iperf3",
-            "-u",
-            "-c",
-            "127.0.0.1",
-            "-b",
-            "10M",
-            "-l",
-            "1200",
-            "-t",
-            "2",
-        ];
-        let words = [&words[..], direction, &["--json"]].concat();
-        let report: Value = serde_json::from_str(&bond.bench.run(Side::Client, &words)).unwrap();
-        let sum = &report["end"]["sum"];
-        let lost = sum["lost_percent"].as_f64().unwrap();
-        assert!(lost < 5.0, "{direction:?}: {lost} % lost");
-        let rate = sum["bits_per_second"].as_f64().unwrap();
-        assert!(rate > 8e6, "{direction:?}: {rate} bit/s");
-    }
-    bond.stop();
-}
-
-/// A name server that knows one name, as in RFC 1035: it repeats the question and adds one answer.
-fn name_server(bench: &Bench, address: &str) -> Echo {
-    Echo::with(bench, address, |socket, query, from| {
-        let question = &query[12..];
-        let end = question.iter().position(|&byte| byte == 0).unwrap() + 5;
-        let mut answer = query[..2].to_vec();
-        answer.extend([0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
-        answer.extend(&question[..end]);
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 77]);
-        let _ = socket.send_to(&answer, from);
-    })
-}
-
-#[test]
-fn dig_asks_a_name_server_through_a_forward() {
-    let forwards = "links = \"auto\"\nforward = [\"udp:5353=10.99.0.1:53\"]\n";
-    let Some(bond) = Plan::new(&LINKS).client(forwards).start() else {
-        return;
-    };
-    let _server = name_server(&bond.bench, "10.99.0.1:53");
-    let dig = [
-        "dig",
-        "+short",
-        "+noedns",
-        "-p",
-        "5353",
-        "@127.0.0.1",
-        "bond.example",
-        "A",
-    ];
-    let answer = bond.bench.run(Side::Client, &dig);
-    // dig prints a line for a lost datagram, and asks again.
-    assert_eq!(answer.lines().last(), Some("192.0.2.77"));
-    bond.stop();
-}
-
-/// Live video over SRT, which repairs losses itself, to a receiver that listens at the server.
-#[test]
-fn ffmpeg_pushes_live_video_over_srt() {
-    let forwards = "links = \"auto\"\nforward = [\"udp:9000=10.99.0.1:9000\"]\n";
-    let Some(bond) = Plan::new(&LINKS).client(forwards).start() else {
-        return;
-    };
-    until_over(&bond, "udp");
-    let quiet = ["ffmpeg", "-nostdin", "-loglevel", "error", "-y"];
-    let listen = [
-        "-i",
-        "srt://10.99.0.1:9000?mode=listener",
-        "-c",
-        "copy",
-        "received.ts",
-    ];
-    let receiver = [&quiet[..], &listen].concat();
-    let receiving = bond.bench.spawn(Side::Server, &receiver);
-    // A caller tries again until the listener is there (3 s by default).
-    let camera = "testsrc=size=320x240:rate=25";
-    let source = [
-        "-re",
-        "-f",
-        "lavfi",
-        "-i",
-        camera,
-        "-t",
-        "4",
-        "-c:v",
-        "mpeg2video",
-    ];
-    let target = ["-f", "mpegts", "srt://127.0.0.1:9000?mode=caller"];
-    let sender = [&quiet[..], &source, &target].concat();
-    bond.bench.run(Side::Client, &sender);
-    finish(&receiver, receiving);
-    let count = [
-        "ffprobe",
-        "-v",
-        "error",
-        "-count_frames",
-        "-select_streams",
-        "v:0",
-        "-show_entries",
-        "stream=nb_read_frames",
-        "-of",
-        "csv=p=0",
-        "received.ts",
-    ];
-    let frames = bond.bench.run(Side::Server, &count);
-    // ffprobe lists a stream once more for its program.
-    let frames = frames.lines().next().unwrap().trim_end_matches(',');
-    let frames: u32 = frames.parse().unwrap();
-    assert!(frames >= 95, "{frames} of 100 frames arrived");
-    bond.stop();
-}
-
-/// Where the client forwards datagrams in [`with_forward`].
-pub(crate) const FORWARD: &str = "127.0.0.1:4433";
-
-/// A bond with a forward to the first of two sockets, and the second one at the client.
-pub(crate) fn with_forward() -> Option<(Bond, UdpSocket, UdpSocket)> {
-    let forwards = "links = \"auto\"\nforward = [\"udp:4433=10.99.0.1:4433\"]\n";
-    let bond = Plan::new(&LINKS).client(forwards).start()?;
-    until_over(&bond, "udp");
-    let server = udp(&bond.bench, Side::Server, "10.99.0.1:4433");
-    let client = udp(&bond.bench, Side::Client, "127.0.0.1:0");
-    Some((bond, server, client))
-}
-
-/// A QUIC download: the protocol of HTTP/3, with its own loss recovery and congestion control.
-///
-/// A few losses are the signals that end its slow start. A bond that reordered datagrams, or whose
-/// queue overflowed, would cause many more.
-#[test]
-fn a_quic_download_passes_without_damage() {
-    let Some((bond, server, client)) = with_forward() else {
-        return;
-    };
-    let expected = Pattern::bytes(11, 4_000_000);
-    let download = quic::download(server, client, FORWARD, expected.clone());
-    assert!(download.bytes == expected, "the download is damaged");
-    println!(
-        "{} congestion events, {} of {} lost",
-        download.congestion_events, download.lost_packets, download.sent_packets
-    );
-    assert!(
-        // 0.1 %, with 2 to 4 reductions of the window, also on a busy machine. A program that runs
-        // very late loses up to 32 datagrams at once at its own socket: 1 %.
-        download.lost_packets * 50 < download.sent_packets,
-        "{} of {} packets of the server were lost",
-        download.lost_packets,
-        download.sent_packets
-    );
-    assert!(download.congestion_events <= 10);
     bond.stop();
 }
