@@ -121,7 +121,7 @@ fn idle(scenario: &Scenario, seed: u64, direction: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::quantities::Measured;
-    use super::super::quantities::tests::{run, scenario};
+    use super::super::quantities::fixture::{run, scenario};
     use super::*;
     use crate::results::ALONE;
 

@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
     use crate::bench::matrix;
-    use crate::bench::quantities::tests::{alone, own, run, scenario, took};
+    use crate::bench::quantities::fixture::{alone, own, run, scenario, took};
 
     fn group(bars: &str) -> matrix::Group {
         let text = format!(

@@ -202,7 +202,7 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::quantities::tests::{alone, own, run};
+    use crate::bench::quantities::fixture::{alone, own, run};
 
     #[test]
     fn a_record_is_short_and_contains_the_figures_of_the_bars() {

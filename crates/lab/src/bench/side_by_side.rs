@@ -178,7 +178,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::bench::quantities::Measured;
-    use crate::bench::quantities::tests::{alone, own, run, scenario};
+    use crate::bench::quantities::fixture::{alone, own, run, scenario};
     use crate::bench::{judge, matrix};
 
     /// A group of three rows.

@@ -160,7 +160,7 @@ fn is_disturbed(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::quantities::tests::{own, run};
+    use crate::bench::quantities::fixture::{own, run};
 
     fn of(seed: u64, environment: Environment) -> Run {
         Run {

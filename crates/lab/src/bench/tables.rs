@@ -312,7 +312,7 @@ mod tests {
 
     use super::*;
     use crate::bench::quantities::Measured;
-    use crate::bench::quantities::tests::{alone, own, run, scenario};
+    use crate::bench::quantities::fixture::{alone, own, run, scenario};
     use crate::bench::{chart, matrix};
     use sumlink_plot::Palette;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Parser;
 
-use super::quantities::tests::{flow, own};
+use super::quantities::fixture::{flow, own};
 use super::*;
 use crate::results::{ALONE, Measurement, Outcome, Run};
 use crate::run::Job;
