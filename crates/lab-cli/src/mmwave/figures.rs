@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use sumlink_mmwave::MmwaveError;
@@ -69,6 +70,9 @@ pub(super) fn run(args: &FiguresArgs) -> Result<(), CliError> {
     }
     Ok(())
 }
+
+/// Width of a mark in the picture of participation, in seconds.
+const MARK: f64 = 1.5;
 
 /// Adds a line to a table.
 macro_rules! row {
@@ -153,11 +157,9 @@ fn participation(seeds: u64) -> Made {
                 counts.low,
                 counts.high
             );
-            let spans = all.first().into_iter().flatten();
-            let spans = spans.map(|time| (time.as_secs_f64(), 1.5, Mark::Event));
             rows.push(Row {
                 name: case.name.to_owned(),
-                spans: spans.collect(),
+                spans: marks(all.first().map_or(&[], |one| one)),
             });
         }
         charts.push(Chart {
@@ -168,6 +170,18 @@ fn participation(seeds: u64) -> Made {
     }
     let picture = frames("When clients take part in the A-BFT", &charts);
     Ok((table, picture))
+}
+
+/// One mark for each time, and one for times that are too close together to be seen apart.
+fn marks(times: &[Duration]) -> Vec<(f64, f64, Mark)> {
+    let mut marks: Vec<(f64, f64, Mark)> = Vec::new();
+    for at in times.iter().map(Duration::as_secs_f64) {
+        match marks.last_mut() {
+            Some((start, length, _)) if at <= *start + *length => *length = at + MARK - *start,
+            _ => marks.push((at, MARK, Mark::Event)),
+        }
+    }
+    marks
 }
 
 /// Figures 3.1(c), 3.5(b), (c), 3.6.
@@ -362,4 +376,17 @@ fn target(seeds: u64) -> Made {
         y: "share of attempts that failed",
     };
     Ok(chart(&labels, &series, (0.0, 0.6)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_that_overlap_are_one() {
+        let times = [1.0, 2.0, 3.0, 10.0].map(Duration::from_secs_f64);
+        let spans = marks(&times).into_iter();
+        let spans: Vec<_> = spans.map(|(start, length, _)| (start, length)).collect();
+        assert_eq!(spans, [(1.0, 3.5), (10.0, 1.5)]);
+    }
 }
