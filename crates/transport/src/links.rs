@@ -5,8 +5,8 @@
 //! calling thread and need no privilege.
 //!
 //! Of the submodules, `netlink`, `watch` and `carrier` ask the kernel. The others keep a client's
-//! carriers on these links: `manager` decides when a link is dialed, `dialer` and `resolver` connect
-//! to the server, [`policy`] limits what a link may carry.
+//! carriers on these links: `manager` decides when a link is dialed, `dialer` and `resolver`
+//! connect to the server, [`policy`] limits the use of a link.
 
 mod carrier;
 pub(crate) mod datagrams;

@@ -39,8 +39,8 @@ const REPAIR_MIN: Duration = Duration::from_millis(50);
 /// short queue before it has found a link's rate.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 
-/// Time from a path's first data in which its congestion control looks for the link's rate, whichever
-/// it is. BBR reports no threshold that would show the end of its startup.
+/// Time from a path's first data in which any congestion control looks for the link's rate. BBR
+/// reports no threshold that would show the end of its startup.
 const START: Duration = Duration::from_secs(1);
 
 /// Added for the granularity of TCP's timers.

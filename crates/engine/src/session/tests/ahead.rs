@@ -47,7 +47,7 @@ fn a_send_buffer_holds_the_time_of_its_class_and_the_paths_stay_busy() {
 fn bulk_is_learned_and_has_the_bound_of_the_background() {
     let (class, most, delivered) = upload(None);
     assert_eq!(class, Class::Background);
-    let bound = ((RATE * 0.3) as u64).max(crate::backlog::BULK_MINIMUM);
+    let bound = ((RATE * 0.4) as u64).max(crate::backlog::BULK_MINIMUM);
     assert!(most <= bound * 5 / 4, "{most} of {bound}");
     let goodput = delivered as f64 / 4.0 / RATE;
     assert!(goodput > 0.9, "{goodput}");
