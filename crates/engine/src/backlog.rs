@@ -227,15 +227,11 @@ mod tests {
     #[test]
     fn round_trips_longer_than_the_time_of_the_class_raise_the_bound() {
         let (backlog, _) = steady(10_000_000);
-        let bounds = CLASSES.map(|class| {
-            backlog.in_time(
-                class,
-                &Bounds {
-                    min_rtt: 300 * MS,
-                    ..ON
-                },
-            )
-        });
+        let on = Bounds {
+            min_rtt: 300 * MS,
+            ..ON
+        };
+        let bounds = CLASSES.map(|class| backlog.in_time(class, &on));
         for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 1800]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");

@@ -5,8 +5,12 @@ use sumlink_plot::figures::{Labels, Series, lines};
 
 impl Experiment {
     /// Curves of the schemes over the varied parameter, as SVG; each with the suffix of its file
-    /// name.
+    /// name. A parameter with one value has no curve, and no picture.
     pub fn pictures(&self, points: &[Point]) -> Vec<(&'static str, String)> {
+        let of_first = |point: &&Point| point.scheme() == points[0].scheme();
+        if points.iter().filter(of_first).count() < 2 {
+            return Vec::new();
+        }
         let clients = self.cell.stations;
         match &self.kind {
             Kind::Jain(_) => {

@@ -48,6 +48,13 @@ fn every_scheme_has_every_value_and_a_line() {
 }
 
 #[test]
+fn a_parameter_with_one_value_has_no_curve() {
+    let jain = experiment(Kind::Jain(vec![0.1]));
+    assert!(jain.pictures(&points(&jain)).is_empty());
+    assert!(jain.pictures(&[]).is_empty());
+}
+
+#[test]
 fn single_seeds_average_to_the_mean() {
     let of = |seeds| Experiment {
         seeds,
