@@ -350,6 +350,7 @@ lint-clippy:
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 lint-doc:
+	python3 scripts/doc_links.py
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --locked
 
 # The crates of the core use no sockets, clocks or threads; a target without them proves it.

@@ -1,11 +1,13 @@
-//! Decodes the examples in docs/protocol.md and docs/protocol-datagrams.md and checks them against
-//! their descriptions.
+//! Decodes the examples in docs/protocol-frames.md and docs/protocol-datagrams.md and checks them
+//! against their descriptions.
 
 use std::collections::BTreeSet;
 
 use sumlink_engine::datagram::wire::{MAX_REPORT_RANGES, MAX_TARGET, Packet, Record};
 use sumlink_engine::datagram::{CloseReason, FlowErrorCode};
 use sumlink_engine::frame::{Frame, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT};
+
+const FRAMES: &str = include_str!("../../../docs/protocol-frames.md");
 
 const TEXT: &str = include_str!("../../../docs/protocol.md");
 
@@ -26,7 +28,7 @@ fn examples_in(page: &'static str) -> Vec<(&'static str, Vec<u8>, &'static str)>
 }
 
 fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
-    examples_in(TEXT)
+    examples_in(FRAMES)
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn every_type_has_an_example_and_a_row() {
     let types: BTreeSet<u8> = examples().iter().map(|(_, bytes, _)| kind(bytes)).collect();
     assert_eq!(types, (0x01..=0x14).chain([0x43, 0x45, 0x47]).collect());
     for kind in types {
-        assert!(TEXT.contains(&format!("\n| {kind:#04x} | ")), "{kind:#x}");
+        assert!(FRAMES.contains(&format!("\n| {kind:#04x} | ")), "{kind:#x}");
     }
 }
 

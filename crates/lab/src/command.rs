@@ -57,8 +57,8 @@ pub enum LabCommand {
         /// Seed of the random losses
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
-        /// Let programs hand over up to 64 KiB at once and cut that into packets inside. This carries more than
-        /// 2.5 Gbit/s, but programs then do less work than with a real interface
+        /// Let programs hand over up to 64 KiB at once and cut that into packets inside. This
+        /// carries more than 2.5 Gbit/s, but programs then do less work than with a real interface
         #[arg(long)]
         gso: bool,
         /// The command and its arguments; without one, an interactive shell
@@ -108,9 +108,11 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Measure the systems of scenarios; goes on where an earlier run of the same files was interrupted
+    /// Measure the systems of scenarios; goes on where an earlier run of the same files was
+    /// interrupted
     Run(RunOptions),
-    /// List the scenarios in a directory: name, duration of a run, workload, links, what it is about
+    /// List the scenarios in a directory: name, duration of a run, workload, links, what it is
+    /// about
     List {
         /// Where the scenario files are; `sumlink-lab bench --list` lists the lines of a matrix
         #[arg(value_name = "DIR", default_value = "scenarios")]
@@ -137,7 +139,8 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in DIR/figures
+    /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in
+    /// DIR/figures
     Report {
         /// Where `sumlink-lab run` wrote the results: its --out, or one scenario's directory in it
         #[arg(value_name = "DIR")]
@@ -145,9 +148,11 @@ pub enum LabCommand {
     },
     /// Measure the promise of sumlink: a matrix of scenarios, each with the bars that it must reach
     Bench(BenchOptions),
-    /// Measure what faults of links do to the delivery: how long it stops, and when a link that is back carries again
+    /// Measure what faults of links do to the delivery: how long it stops, and when a link that is
+    /// back carries again
     Faults(FaultsOptions),
-    /// Measure live video upstream: ffmpeg pushes a test video over emulated hotspots, each alone and together
+    /// Measure live video upstream: ffmpeg pushes a test video over emulated hotspots, each alone
+    /// and together
     Video(VideoOptions),
     /// Measure the emulator against what is asked of it, and against the kernel's shaper
     SelfTest(SelfTestOptions),

@@ -1,6 +1,6 @@
 //! Simulation speed of a cell: 10 s of 16 stations under each access scheme, standing and walking,
-//! on one thread: `cargo run --release -p sumlink-mmwave --example beam_speed`. Arguments after `--` set
-//! other speeds in m/s. The time includes placing the stations.
+//! on one thread: `cargo run --release -p sumlink-mmwave --example beam_speed`. Arguments after
+//! `--` set other speeds in m/s. The time includes placing the stations.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

@@ -7,7 +7,7 @@ use sumlink_monitor::{Kind, metrics};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/sumlink.json");
 const ALERTS: &str = include_str!("../../../packaging/prometheus/alerts.yml");
-const MANUAL: &str = include_str!("../../../docs/monitoring.md");
+const MANUAL: &str = include_str!("../../../docs/metrics.md");
 
 /// Names of series, as queries write them.
 fn series() -> BTreeSet<String> {

@@ -1,4 +1,5 @@
-//! Checks the charts in docs: no value is clipped without a mark, and each can be read in dark mode.
+//! Checks the charts in docs: no value is clipped without a mark, and each can be read in dark
+//! mode.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Files of experiments with 60 GHz Wi-Fi: what `sumlink-lab mmwave run` takes. docs/mmwave.md is their manual.
+//! Files of experiments with 60 GHz Wi-Fi: what `sumlink-lab mmwave run` takes. docs/mmwave.md is
+//! their manual.
 //!
 //! ```toml
 //! name = "jain"

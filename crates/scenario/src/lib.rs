@@ -3,8 +3,8 @@
 //! - [`scenario`] reads the files under `scenarios/`, [`config`] what stands in them.
 //! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
 //! - [`lan`] is the topology with a gateway.
-//! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
-//!   happens to them.
+//! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of
+//!   `sumlink-link`, [`timeline`] what happens to them.
 //! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
 //! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
 

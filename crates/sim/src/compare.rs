@@ -111,8 +111,8 @@ pub fn datagram_rows(system: &str, runs: &[Measurement]) -> String {
 /// Runs scenarios with the caller's schedulers (`sumlink:NAME`), all schedulers of the simulator
 /// and each link alone, and writes one table per scenario.
 ///
-/// `arguments` is a command line: FILE..., `--systems` selects other systems, `--seeds` sets the number
-/// of runs of each system.
+/// `arguments` is a command line: FILE..., `--systems` selects other systems, `--seeds` sets the
+/// number of runs of each system.
 ///
 /// # Errors
 ///

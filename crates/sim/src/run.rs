@@ -48,8 +48,8 @@ const LINUX: [&str; 13] = [
     "yeah",
 ];
 
-/// What a session holds, on a machine with at least 16 GiB: 1 GiB, of which an eighth and 2 KiB for each direction of each
-/// stream are the pipes'. A stream holds half.
+/// What a session holds, on a machine with at least 16 GiB: 1 GiB, of which an eighth and 2 KiB for
+/// each direction of each stream are the pipes'. A stream holds half.
 const MEMORY: u64 = (1 << 30) / 8 * 7 - 2 * 1024 * 2048;
 const STREAM_MEMORY: u64 = 512 << 20;
 

@@ -54,8 +54,8 @@ impl Now {
 
 /// Keeps clients and invitations. Each call is one transaction: all of it is kept, or nothing.
 ///
-/// Several servers may use one store. Changes by another server between two calls are a normal case:
-/// an answer of `false` says that the client or invitation was not there, or its name was.
+/// Several servers may use one store. Changes by another server between two calls are a normal
+/// case: an answer of `false` says that the client or invitation was not there, or its name was.
 pub trait Store: fmt::Debug + Send {
     /// Checks that the store is still in its place.
     fn check(&mut self) -> Result<(), StoreError>;

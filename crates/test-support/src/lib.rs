@@ -1,5 +1,5 @@
-//! Helpers for tests: a program run as a user runs it, network namespaces ([`netns`]), and, with the
-//! feature `emulated`, programs over emulated links.
+//! Helpers for tests: a program run as a user runs it, network namespaces ([`netns`]), and, with
+//! the feature `emulated`, programs over emulated links.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "for tests")]
 

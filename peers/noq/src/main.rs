@@ -5,9 +5,9 @@
 //! noq-tunnel client --listen IP:PORT --server IP:PORT --congestion NAME --certificate FILE --path LINK=IP ...
 //! ```
 //!
-//! Every TCP connection becomes a bidirectional stream. The first path goes where the machine's routes lead,
-//! each further `--path` has its own source address, which the routes must lead over its link. The server
-//! writes its certificate to the file, the client trusts only that.
+//! Every TCP connection becomes a bidirectional stream. The first path goes where the machine's
+//! routes lead, each further `--path` has its own source address, which the routes must lead over
+//! its link. The server writes its certificate to the file, the client trusts only that.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,6 +1,6 @@
 //! The frames that carriers transport: `type, length, body`, with all integers of variable length.
 //!
-//! docs/protocol.md describes the format, and a test decodes its examples. Frames are
+//! docs/protocol-frames.md describes the format, and a test decodes its examples. Frames are
 //! length-delimited, so that a receiver can skip unknown types that are marked as optional (the
 //! lowest bit of the type is set and the type is at least [`FIRST_OPTIONAL`]).
 

@@ -145,8 +145,8 @@ impl Session {
         result
     }
 
-    /// Appends the next packet of a QUIC path, of at most `max_len` bytes: one DATAGRAM frame. False
-    /// if there is nothing to send now.
+    /// Appends the next packet of a QUIC path, of at most `max_len` bytes: one DATAGRAM frame.
+    /// False if there is nothing to send now.
     pub fn poll_datagram(
         &mut self,
         id: PathId,

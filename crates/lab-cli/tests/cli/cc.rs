@@ -1,6 +1,7 @@
 //! `sumlink-lab cc trace`.
 //!
-//! A trace needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set.
+//! A trace needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is
+//! set.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

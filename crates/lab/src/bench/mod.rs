@@ -56,8 +56,8 @@ pub struct BenchOptions {
     /// Seeds of the links alone and of the system under test
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
-    /// The same for all lines of a row but its first (the others are upwards, or with another congestion control)
-    /// [default: that of --seeds]
+    /// The same for all lines of a row but its first (the others are upwards, or with another
+    /// congestion control) [default: that of --seeds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub other_seeds: Option<u64>,
     /// Seeds of the alternatives
@@ -66,14 +66,15 @@ pub struct BenchOptions {
     /// Only these alternatives; `alone` is not one
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
-    /// Maximum number of concurrent runs [default: as many as the machine can carry]; runs at high rates, and those that
-    /// measure times or CPU, always run alone
+    /// Maximum number of concurrent runs [default: as many as the machine can carry]; runs at high
+    /// rates, and those that measure times or CPU, always run alone
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
     /// A few rows downwards with CUBIC, one seed, no alternatives unless named
     #[arg(long)]
     pub quick: bool,
-    /// Where tables, charts and JSON are written [default: docs/results, with --quick lab-out/bench-quick]
+    /// Where tables, charts and JSON are written [default: docs/results, with --quick
+    /// lab-out/bench-quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Where the runs are kept; existing results are kept
@@ -82,8 +83,8 @@ pub struct BenchOptions {
     /// The matrix: a file for each group of rows
     #[arg(long, value_name = "DIR", default_value = "scenarios/matrix")]
     pub matrix: PathBuf,
-    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node and no research schedulers
+    /// The program whose client and server are measured, instead of this one: another build of
+    /// `sumlink-lab`, or of `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json

@@ -1,5 +1,5 @@
-//! `sumlink-lab demo`: fetches a file over two emulated links: over each link alone, with kernel MPTCP and
-//! with sumlink.
+//! `sumlink-lab demo`: fetches a file over two emulated links: over each link alone, with kernel
+//! MPTCP and with sumlink.
 
 mod chart;
 mod fetch;
@@ -58,8 +58,8 @@ pub struct DemoOptions {
         default_value = "alone,mptcp,sumlink"
     )]
     pub systems: Vec<DemoSystem>,
-    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node and no research schedulers
+    /// The program whose client and server are measured, instead of this one: another build of
+    /// `sumlink-lab`, or of `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! `sumlink-lab faults`: links fail and return under load, a hundred times for each kind of fault and
-//! direction; the effect on the delivery is measured and judged.
+//! `sumlink-lab faults`: links fail and return under load, a hundred times for each kind of fault
+//! and direction; the effect on the delivery is measured and judged.
 
 mod chart;
 mod chunk;
@@ -59,8 +59,8 @@ pub struct FaultsOptions {
     /// Where faults and arrivals are kept; existing ones are kept
     #[arg(long, value_name = "DIR", default_value = "lab-out/faults")]
     pub runs: PathBuf,
-    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node and no research schedulers
+    /// The program whose client and server are measured, instead of this one: another build of
+    /// `sumlink-lab`, or of `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json

@@ -1,5 +1,5 @@
-//! `sumlink-lab run`: runs every system of every scenario with every seed; interrupted series can be
-//! resumed.
+//! `sumlink-lab run`: runs every system of every scenario with every seed; interrupted series can
+//! be resumed.
 
 mod descriptors;
 mod environment;
@@ -61,11 +61,12 @@ pub struct RunOptions {
     /// Maximum number of concurrent runs. Only bulk traffic at low rates runs beside others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Write what an edge node and the senders through it do over time, and a picture of it, into this directory
+    /// Write what an edge node and the senders through it do over time, and a picture of it, into
+    /// this directory
     #[arg(long, value_name = "DIR")]
     pub trace: Option<PathBuf>,
-    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node and no research schedulers
+    /// The program whose client and server are measured, instead of this one: another build of
+    /// `sumlink-lab`, or of `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! The timeline of a simulated run: the bytes carried by each link over time, repeated bytes, and
 //! the times in which the receiver waited.
 //!
-//! It is drawn from a trace of `sumlink-lab sim run --trace`. Streams are stacked in the order in which
-//! they began, so the height in the chart is a position in the data of one side.
+//! It is drawn from a trace of `sumlink-lab sim run --trace`. Streams are stacked in the order in
+//! which they began, so the height in the chart is a position in the data of one side.
 
 mod draw;
 mod events;

@@ -58,7 +58,8 @@ pub(super) fn open(name: &str) -> Result<File, OpenError> {
             _ => OpenError::File(error),
         })?;
     let request = request(name);
-    // SAFETY: the descriptor is open, and `request` is a whole ifreq whose name and flags are set: all that TUNSETIFF reads.
+    // SAFETY: the descriptor is open, and `request` is a whole ifreq whose name and flags are set:
+    // all that TUNSETIFF reads.
     unsafe { ioctl::tun_set_iff(file.as_raw_fd(), &request) }.map_err(|error| match error {
         nix::Error::EPERM => OpenError::NotPermitted,
         error => OpenError::Interface(error.into()),

@@ -44,7 +44,8 @@ pub struct VideoOptions {
     /// Run seeds 1 to N instead of the scenarios' own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
-    /// Only these systems, also ones that the scenarios do not name; `alone` is always run, for the bars
+    /// Only these systems, also ones that the scenarios do not name; `alone` is always run, for the
+    /// bars
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
     /// Write the page of the runs that are there, and run nothing
@@ -53,8 +54,8 @@ pub struct VideoOptions {
     /// Print one JSON object a line for each run
     #[arg(long)]
     pub json: bool,
-    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node and no research schedulers
+    /// The program whose client and server are measured, instead of this one: another build of
+    /// `sumlink-lab`, or of `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }

@@ -195,8 +195,8 @@ impl Experiment {
         Ok(point)
     }
 
-    /// JPOC with another fixed K or another gamma, in a sweep over one of them. Slotted schemes have
-    /// neither and stay as they are, for comparison.
+    /// JPOC with another fixed K or another gamma, in a sweep over one of them. Slotted schemes
+    /// have neither and stay as they are, for comparison.
     fn swept(&self, scheme: &str, value: f64) -> Access {
         match (&self.kind, self.access(scheme)) {
             (Kind::GoodBeams(_), Access::Jpoc(jpoc)) => {

@@ -202,8 +202,8 @@ impl Office {
         Ok(rows)
     }
 
-    /// Figures 3.1(b) and 3.3: SNRs in dB of the sectors of the near client, in cell (1,1) with line
-    /// of sight, and of the far one, in cell (3,3) without.
+    /// Figures 3.1(b) and 3.3: SNRs in dB of the sectors of the near client, in cell (1,1) with
+    /// line of sight, and of the far one, in cell (3,3) without.
     ///
     /// # Errors
     ///
@@ -236,8 +236,8 @@ impl Office {
 
 /// The competition index of section 3.1: the number of sectors in which the other client is at
 /// least `capture_db` stronger than the near one, over the number in which the near one is stronger
-/// by as much. Sectors are compared by number. Only the difference counts, as in the thesis, even if
-/// the access point could decode neither.
+/// by as much. Sectors are compared by number. Only the difference counts, as in the thesis, even
+/// if the access point could decode neither.
 ///
 /// If the near client is stronger in none, it counts as one; if neither is stronger, the index is
 /// 1.

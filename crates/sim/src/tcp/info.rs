@@ -65,8 +65,8 @@ pub struct TcpInfo {
     pub largest: u32,
     /// Consecutive timeouts.
     pub backoff: u32,
-    /// Time with unsent or unacknowledged data; `shut_out` is the part of it during which the peer's
-    /// window was full.
+    /// Time with unsent or unacknowledged data; `shut_out` is the part of it during which the
+    /// peer's window was full.
     pub busy: Nanos,
     /// See `busy`.
     pub shut_out: Nanos,

@@ -1,5 +1,5 @@
-//! The gateway's settings beside the links and on this machine: contradictions, and names that do not
-//! exist here.
+//! The gateway's settings beside the links and on this machine: contradictions, and names that do
+//! not exist here.
 
 use std::net::IpAddr;
 

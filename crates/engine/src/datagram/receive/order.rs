@@ -11,8 +11,8 @@
 //! the report and the datagram, and as much again for a second attempt. Those that have not left
 //! arrive sooner.
 //!
-//! After a repair everything behind the gap is in order. It is released in parts: a program's socket
-//! with the system's usual buffer of 208 KiB holds about 90 large datagrams.
+//! After a repair everything behind the gap is in order. It is released in parts: a program's
+//! socket with the system's usual buffer of 208 KiB holds about 90 large datagrams.
 //!
 //! The sender mentions the other path when it changes between two. Flows without such mentions, and
 //! calls, are not delayed at all.
