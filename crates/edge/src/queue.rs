@@ -1,10 +1,13 @@
 //! The node's queue in front of one link, with its measured service rate and trip time.
 
+mod departures;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Instant;
+use departures::Departures;
 
 /// A rate measurement covers at least this much backlogged time and this many packets.
 const MIN_TIME: Duration = Duration::from_millis(10);
@@ -21,7 +24,9 @@ const TRIP_GAIN: f64 = 0.125;
 pub struct LinkQueue {
     /// Packets that the node sends again go first, because the user is waiting for them.
     urgent: VecDeque<Arc<[u8]>>,
-    packets: VecDeque<Arc<[u8]>>,
+    /// The others, with their times of entry.
+    packets: VecDeque<(Instant, Arc<[u8]>)>,
+    departures: Departures,
     bytes: usize,
     /// Capacity in packets (B^s of table I).
     limit: usize,
@@ -52,6 +57,7 @@ impl LinkQueue {
         Self {
             urgent: VecDeque::new(),
             packets: VecDeque::new(),
+            departures: Departures::default(),
             bytes: 0,
             limit: limit.max(1),
             up: true,
@@ -65,12 +71,12 @@ impl LinkQueue {
     }
 
     /// Appends a packet; returns it if the queue is full.
-    pub fn push(&mut self, packet: Arc<[u8]>) -> Result<(), Arc<[u8]>> {
+    pub fn push(&mut self, packet: Arc<[u8]>, now: Instant) -> Result<(), Arc<[u8]>> {
         if self.available() == 0 {
             return Err(packet);
         }
         self.bytes += packet.len();
-        self.packets.push_back(packet);
+        self.packets.push_back((now, packet));
         Ok(())
     }
 
@@ -99,7 +105,11 @@ impl LinkQueue {
     /// Takes the next packet for a link that can take one. The rate is measured from packets taken
     /// while others wait.
     pub fn pop(&mut self, now: Instant) -> Option<Arc<[u8]>> {
-        let packet = self.urgent.pop_front().or_else(|| self.packets.pop_front());
+        let packet = self.urgent.pop_front().or_else(|| {
+            let (entered, packet) = self.packets.pop_front()?;
+            self.departures.push(entered, now);
+            Some(packet)
+        });
         self.hungry = packet.is_none();
         self.bytes -= packet.as_ref().map_or(0, |packet| packet.len());
         self.service.taken(
@@ -114,7 +124,7 @@ impl LinkQueue {
     pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         self.urgent
             .iter()
-            .chain(&self.packets)
+            .chain(self.packets.iter().map(|(_, packet)| packet))
             .map(|packet| &**packet)
     }
 
@@ -124,7 +134,7 @@ impl LinkQueue {
         self.service.since = None;
         self.urgent
             .drain(..)
-            .chain(self.packets.drain(..))
+            .chain(self.packets.drain(..).map(|(_, packet)| packet))
             .collect()
     }
 
@@ -142,6 +152,27 @@ impl LinkQueue {
             Some(trip) => trip.mul_f64(1.0 - TRIP_GAIN) + sample.mul_f64(TRIP_GAIN),
             None => sample,
         });
+    }
+
+    /// The latest time at which a packet left that entered at `entered`, urgently or not; `None`
+    /// while it may wait.
+    pub fn departed(&self, entered: Instant, urgent: bool) -> Option<Instant> {
+        if urgent {
+            return self.urgent.is_empty().then_some(entered);
+        }
+        let waits = self.packets.front().is_some_and(|(at, _)| *at <= entered);
+        (!waits).then(|| self.departures.of(entered))
+    }
+
+    /// A packet that left at `departed` was acknowledged.
+    pub fn flight_sample(&mut self, departed: Instant, now: Instant) {
+        self.departures.sample(now.saturating_sub(departed));
+    }
+
+    /// How long after its departure an acknowledgment of a packet may take, at least `least` more
+    /// than the mean; `None` before the first sample.
+    pub fn longest_flight(&self, least: Duration) -> Option<Duration> {
+        self.departures.longest_flight(least)
     }
 
     /// Whether the link is up.
@@ -239,7 +270,7 @@ mod tests {
         // One packet of 1000 bytes every 10 ms, on a link that takes 1 ms for each: no packet ever
         // waits.
         for _ in 0..50 {
-            queue.push(packet(1000)).unwrap();
+            queue.push(packet(1000), now).unwrap();
             assert!(queue.pop(now).is_some());
             assert!(queue.pop(now + Duration::from_millis(1)).is_none());
             now += Duration::from_millis(10);
@@ -247,13 +278,13 @@ mod tests {
         assert_eq!(queue.rate(), None);
         // The same if the link is polled only when there is a packet.
         for _ in 0..50 {
-            queue.push(packet(1000)).unwrap();
+            queue.push(packet(1000), now).unwrap();
             assert!(queue.pop(now).is_some());
             now += Duration::from_millis(10);
         }
         assert_eq!(queue.rate(), None);
         for _ in 0..40 {
-            queue.push(packet(1000)).unwrap();
+            queue.push(packet(1000), now).unwrap();
         }
         while queue.pop(now).is_some() {
             now += Duration::from_millis(1);
@@ -265,9 +296,10 @@ mod tests {
     #[test]
     fn a_full_queue_has_room_for_repairs_and_they_go_first() {
         let mut queue = LinkQueue::new(2, None);
-        queue.push(packet(1)).unwrap();
-        queue.push(packet(2)).unwrap();
-        assert!(queue.push(packet(3)).is_err());
+        let now = Duration::ZERO;
+        queue.push(packet(1), now).unwrap();
+        queue.push(packet(2), now).unwrap();
+        assert!(queue.push(packet(3), now).is_err());
         assert_eq!((queue.share_available(), queue.bytes()), (0.0, 3));
         queue.push_urgent(packet(4)).unwrap();
         queue.push_urgent(packet(5)).unwrap();

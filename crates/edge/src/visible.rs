@@ -13,7 +13,11 @@ use crate::Instant;
 pub struct Parameters {
     /// Enables the boost phase. Without it the node holds and repairs, but never acknowledges data.
     pub boost: bool,
-    /// ϑ: share of every queue that must be free for boosting, holding and repairing, 0 to 1.
+    /// A packet is sent again only if its link has provably lost it, and duplicates are held until
+    /// then. Without it, as in the paper, when PH^a or the holding time is exceeded.
+    pub proof: bool,
+    /// ϑ: share of every queue that must be free for boosting, 0 to 1; without `proof`, for holding
+    /// and repairing as well.
     pub min_free: f64,
     /// φ: subtracted from the free share before the comparison with the number of duplicates, 0 to
     /// 1. The larger it is, the earlier boosting stops as queues and the number of flows grow.
@@ -40,6 +44,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             boost: true,
+            proof: true,
             min_free: 0.25,
             boost_fraction: 0.2,
             rise: 0.125,
@@ -66,6 +71,13 @@ pub struct Situation {
     pub kept: bool,
     /// The missing packet may be acknowledged in advance (see [`crate::Edge`]).
     pub boostable: bool,
+    /// The missing packet is provably lost.
+    pub lost: bool,
+    /// The far end has sent the missing packet more than once, because the node dropped it or gave
+    /// up: it recovers from the loss, and needs all acknowledgments for that.
+    pub repeated: bool,
+    /// How often the node has sent the missing packet again.
+    pub repaired: u32,
     /// min(B^a / B^s) over the links that are up, 0 to 1.
     pub free: f64,
     /// N: flows with outstanding data and a recent acknowledgment, flows with owed bytes, and this
@@ -85,6 +97,9 @@ pub enum Step {
     /// Retransmission phase: the node sends the missing packet again, and the duplicate is passed
     /// on.
     Retransmit,
+    /// With proof of the loss: the node sends the missing packet again, and the duplicate is not
+    /// passed on.
+    Repair,
     /// Regular transmission: it is passed on.
     Pass,
 }
@@ -124,8 +139,13 @@ impl Visible {
         }
         let flows = situation.flows.max(1) as f64;
         let room = situation.free > parameters.min_free;
+        if parameters.proof {
+            self.retransmissions = situation.repaired;
+        }
         let repairable = room && situation.kept;
-        let untouched = repairable && situation.beyond_initial && self.retransmissions == 0;
+        let theirs = parameters.proof && situation.repeated;
+        let untouched =
+            repairable && situation.beyond_initial && self.retransmissions == 0 && !theirs;
 
         // Line 1. P only grows until the next new acknowledgment and free <= 1, so this holds only
         // for P = 0.
@@ -136,6 +156,9 @@ impl Visible {
             self.duplicates += 1;
             return Step::Boost;
         }
+        if parameters.proof {
+            return self.with_proof(parameters, situation);
+        }
         // Line 5.
         let few = f64::from(self.duplicates) < self.held_average * situation.free;
         let longest = situation
@@ -143,11 +166,7 @@ impl Visible {
             .unwrap_or_default()
             .mul_f64((situation.free / flows).clamp(0.0, 1.0));
         if untouched && few && self.held_for < longest {
-            let last = self.last_held.unwrap_or(situation.now);
-            self.held_for += situation.now.saturating_sub(last);
-            self.last_held = Some(situation.now);
-            self.duplicates += 1;
-            return Step::Hold;
+            return self.hold(situation);
         }
         self.duplicates += 1;
         // Line 11.
@@ -156,6 +175,41 @@ impl Visible {
             return Step::Retransmit;
         }
         Step::Pass // line 15
+    }
+
+    /// Lines 5 to 16 with proof in place of the limits: a packet that is late is waited for, and a
+    /// lost one is sent again, unseen by the far end, up to RT^max times.
+    fn with_proof(&mut self, parameters: &Parameters, situation: &Situation) -> Step {
+        if !situation.kept || !situation.beyond_initial {
+            self.duplicates += 1;
+            return Step::Pass;
+        }
+        let repairs = situation.lost && self.retransmissions < parameters.max_retransmissions;
+        self.retransmissions += u32::from(repairs);
+        match (situation.lost, situation.repeated) {
+            (false, false) => self.hold(situation),
+            (true, false) if repairs => {
+                self.hold(situation);
+                Step::Repair
+            }
+            _ => {
+                self.duplicates += 1;
+                if repairs {
+                    Step::Retransmit
+                } else {
+                    Step::Pass
+                }
+            }
+        }
+    }
+
+    /// Lines 6 to 10.
+    fn hold(&mut self, situation: &Situation) -> Step {
+        let last = self.last_held.unwrap_or(situation.now);
+        self.held_for += situation.now.saturating_sub(last);
+        self.last_held = Some(situation.now);
+        self.duplicates += 1;
+        Step::Hold
     }
 
     /// A new acknowledgment closes the hole; its duplicates enter the average.
@@ -211,14 +265,25 @@ mod tests {
             beyond_initial: true,
             kept: true,
             boostable: true,
+            lost: false,
+            repeated: false,
+            repaired: 0,
             free: 1.0,
             flows: 1,
             trip: Some(TRIP),
         }
     }
 
+    /// As in the paper.
+    fn printed() -> Parameters {
+        Parameters {
+            proof: false,
+            ..Parameters::default()
+        }
+    }
+
     fn steps(visible: &mut Visible, situations: impl IntoIterator<Item = Situation>) -> Vec<Step> {
-        let parameters = Parameters::default();
+        let parameters = printed();
         situations
             .into_iter()
             .map(|s| visible.acknowledgment(&parameters, &s))
@@ -288,6 +353,90 @@ mod tests {
         assert_eq!(visible.held_average(), 9.0 - 0.75 * 8.0);
     }
 
+    #[test]
+    fn with_proof_a_late_packet_is_waited_for_and_a_lost_one_is_repaired_unseen() {
+        let parameters = Parameters::default();
+        let mut visible = Visible::new(&parameters);
+        let mut step = |change: &dyn Fn(&mut Situation)| {
+            let mut situation = situation(0);
+            change(&mut situation);
+            visible.acknowledgment(&parameters, &situation)
+        };
+        assert_eq!(step(&|_| {}), Step::Boost);
+        for n in 0..1000 {
+            // Beyond PH^a, the holding time and full queues.
+            assert_eq!(step(&|s| (s.now, s.free) = (n * TRIP, 0.0)), Step::Hold);
+        }
+        assert_eq!(step(&|s| s.lost = true), Step::Repair);
+        assert_eq!(
+            step(&|s| s.repaired = 1),
+            Step::Hold,
+            "the repair is on its way"
+        );
+        assert_eq!(step(&|s| (s.repaired, s.lost) = (1, true)), Step::Repair);
+        assert_eq!(step(&|s| s.repaired = 2), Step::Hold);
+        let given_up = step(&|s| (s.repaired, s.lost) = (2, true));
+        assert_eq!(given_up, Step::Pass);
+    }
+
+    #[test]
+    fn a_hole_that_the_far_end_repairs_is_not_hidden() {
+        let parameters = Parameters::default();
+        let mut visible = Visible::new(&parameters);
+        let mut step = |lost, repaired| {
+            let theirs = Situation {
+                repeated: true,
+                lost,
+                repaired,
+                ..situation(0)
+            };
+            visible.acknowledgment(&parameters, &theirs)
+        };
+        assert_eq!(step(false, 0), Step::Pass, "neither boosted nor held");
+        assert_eq!(step(true, 0), Step::Retransmit);
+        assert_eq!(step(true, 2), Step::Pass);
+    }
+
+    proptest! {
+        /// With proof, for any input: only lost packets are sent again, at most RT^max times, and
+        /// only late ones of the node are hidden.
+        #[test]
+        fn only_lost_packets_are_repaired(
+            seen in proptest::collection::vec(
+                (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 0.0f64..=1.0),
+                1..300,
+            ),
+        ) {
+            let parameters = Parameters::default();
+            let mut visible = Visible::new(&parameters);
+            let (mut now, mut repaired) = (0, 0);
+            for (duplicate, lost, repeated, kept, free) in seen {
+                now += 1;
+                let seen = Situation {
+                    duplicate, lost, repeated, kept, free, repaired, ..situation(now)
+                };
+                let step = visible.acknowledgment(&parameters, &seen);
+                match step {
+                    _ if !duplicate => prop_assert_eq!(step, Step::Pass),
+                    Step::Boost => prop_assert!(kept && !repeated && repaired == 0),
+                    Step::Hold => prop_assert!(kept && !lost && !repeated),
+                    Step::Repair => prop_assert!(kept && lost && !repeated),
+                    Step::Retransmit => prop_assert!(kept && lost && repeated),
+                    Step::Pass => {
+                        let spent = lost && repaired >= parameters.max_retransmissions;
+                        prop_assert!(!kept || repeated || spent);
+                    }
+                }
+                match step {
+                    _ if !duplicate => repaired = 0,
+                    Step::Repair | Step::Retransmit => repaired += 1,
+                    _ => {}
+                }
+                prop_assert!(repaired <= parameters.max_retransmissions);
+            }
+        }
+    }
+
     proptest! {
         /// For any input: at most one boost per hole, at most RT^max repairs, and holding ends.
         #[test]
@@ -299,7 +448,7 @@ mod tests {
                 1..300,
             ),
         ) {
-            let parameters = Parameters::default();
+            let parameters = printed();
             let mut visible = Visible::new(&parameters);
             let (mut now, mut boosts, mut repairs) = (0, 0, 0);
             for (wait, duplicate, free, flows, kept, boostable) in seen {
@@ -316,6 +465,7 @@ mod tests {
                         prop_assert!(held_before < TRIP);
                     }
 
+                    Step::Repair => prop_assert!(false, "without proof, the far end knows"),
                     Step::Pass => {}
                 }
                 prop_assert!(boosts <= 1 && repairs <= parameters.max_retransmissions);

@@ -108,6 +108,10 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
         let names = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
         named(text, &names).map(|value| variant.config.sack = value)
     }),
+    ("proof", "on or off", visible, |variant, text| {
+        named(text, &[("on", true), ("off", false)])
+            .map(|value| variant.config.visible.proof = value)
+    }),
     ("alpha", "0 to 1", visible, |variant, text| {
         within(text, 0.0..=1.0).map(|value| variant.config.visible.rise = value)
     }),

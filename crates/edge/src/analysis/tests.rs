@@ -261,7 +261,7 @@ fn steered(policy: &str, arrivals: f64, servers: [Server; 2], seed: u64) -> [f64
         now = next;
         if next == arrival {
             if let Some(LinkId(n)) = steering.pick(&offer, &links) {
-                links[usize::from(n)].push(packet.clone()).unwrap();
+                links[usize::from(n)].push(packet.clone(), now).unwrap();
             }
             arrival = now + wait(arrivals);
         }

@@ -183,7 +183,7 @@ impl Edge {
         } else {
             packet.clone()
         };
-        let pushed = self.links[usize::from(link.0)].push(packet);
+        let pushed = self.links[usize::from(link.0)].push(packet, now);
         self.counters.dropped += u64::from(pushed.is_err());
         pushed.is_ok().then_some(link)
     }
@@ -230,7 +230,10 @@ impl Edge {
             is_new,
         } = data;
         let end = position + segment.len as u64;
-        let kept = self.with(flow, now, |_, tracked| {
+        let kept = self.with(flow, now, |edge, tracked| {
+            if !is_new {
+                tracked.recovers_until = tracked.flow.highest();
+            }
             let flow = &tracked.flow;
             let fits = room && tracked.copies.bytes() + packet.len() <= most;
             if flow.sealed() || flow.acked().is_none_or(|acked| end <= acked) {
@@ -240,7 +243,11 @@ impl Edge {
                 && before.end >= end
             {
                 // The sender retransmits it: the time until its acknowledgment is ambiguous now.
-                (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
+                (before.sent, before.urgent) = ((now, link), false);
+                (before.again, before.repeated, before.theirs) = (true, true, theirs);
+                if edge.config.visible.proof && tracked.repair.is_some() {
+                    edge.await_proof(tracked, now);
+                }
                 return true;
             }
             if fits && (flow.owed() == 0 || flow.ack_sent() <= position) {
@@ -254,7 +261,9 @@ impl Edge {
                         timestamp,
                         theirs,
                         sent: (now, link),
+                        urgent: false,
                         again: !is_new,
+                        repeated: !is_new,
                         repaired: 0,
                     },
                 );
@@ -364,7 +373,7 @@ impl Edge {
                 lost += 1;
                 continue;
             };
-            if self.links[usize::from(link.0)].push(packet).is_err() {
+            if self.links[usize::from(link.0)].push(packet, now).is_err() {
                 lost += 1;
                 continue;
             }
@@ -389,7 +398,7 @@ impl Edge {
         };
         let position = tracked.flow.locate(segment.sequence);
         if let Some(kept) = tracked.copies.at_mut(position) {
-            kept.sent = sent;
+            (kept.sent, kept.urgent) = (sent, false);
         }
     }
 }

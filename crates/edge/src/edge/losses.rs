@@ -8,8 +8,8 @@
 //!
 //! A link delivers packets in the order in which it took them. A packet is therefore lost if it was
 //! queued before a packet that the same link has delivered. This is RACK, applied per link (RFC
-//! 8985, section 6.2), with a reordering window of a quarter of the trip time. The first hole is
-//! left to algorithm 1.
+//! 8985, section 6.2), with a reordering window of a sixteenth of the trip time: a link reorders little.
+//! For the first hole, algorithm 1 asks for this proof (`proof.rs`).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use std::time::Duration;
 use sumlink_engine::RangeSet;
 
 use super::{Edge, Tracked};
-use crate::Instant;
-use crate::flow::Copies;
+use crate::flow::{Copies, Kept};
 use crate::packet::Segment;
 use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
+use crate::{Instant, LinkId};
 
 /// Lower bound of the reordering window.
-const MIN_WINDOW: Duration = Duration::from_millis(5);
+const MIN_WINDOW: Duration = Duration::from_millis(2);
 
 /// Most separate ranges tracked. For a user with more holes, only the first ones are repaired until
 /// the user has received all data sent by then.
@@ -91,20 +91,21 @@ impl Losses {
         self.sacked.insert(block);
     }
 
+    /// Whether the packet's link has delivered a packet that it took later by more than `window`.
+    pub(super) fn is_overtaken(&self, kept: &Kept, window: Duration) -> bool {
+        let (sent, LinkId(link)) = kept.sent;
+        let delivered = self.delivered_by.get(usize::from(link));
+        delivered.is_some_and(|delivered| sent + window < *delivered)
+    }
+
     /// Lost packets behind `first`, the missing packet that the user requests, that were sent again
     /// fewer than `most` times.
     fn lost(&self, first: Position, copies: &Copies, window: Duration, most: u32) -> Vec<Position> {
         let end = self.sacked.last().map_or(first, |last| last.start);
-        let delivered_by = |link: u8| {
-            self.delivered_by
-                .get(usize::from(link))
-                .copied()
-                .unwrap_or_default()
-        };
         let behind = copies.within(first + 1..end.max(first + 1));
         let lost = behind.filter(|(position, kept)| {
             kept.repaired < most
-                && kept.sent.0 + window < delivered_by(kept.sent.1.0)
+                && self.is_overtaken(kept, window)
                 && !self.sacked.covers(*position..kept.end)
         });
         lost.map(|(position, _)| position).collect()
@@ -112,15 +113,9 @@ impl Losses {
 }
 
 impl Edge {
-    /// Processes the SACK blocks of an acknowledgment and sends lost packets again. `moved`: the
-    /// acknowledgment number differs from the previous one.
-    pub(super) fn repair_behind(
-        &mut self,
-        tracked: &mut Tracked,
-        segment: &Segment,
-        moved: bool,
-        now: Instant,
-    ) {
+    /// Processes the SACK blocks of an acknowledgment. `moved`: the acknowledgment number differs
+    /// from the previous one.
+    pub(super) fn learn_blocks(&self, tracked: &mut Tracked, segment: &Segment, moved: bool) {
         let (Some(acked), highest) = (tracked.flow.acked(), tracked.flow.highest()) else {
             return;
         };
@@ -146,23 +141,33 @@ impl Edge {
         if losses.ranges() > MAX_RANGES {
             losses.give_up();
         }
+    }
+
+    /// A link's packet counts as lost only if the link took a delivered one later by more than
+    /// this.
+    pub(super) fn reordering_window(&self) -> Duration {
         let trip = self.trips().max().unwrap_or_default();
-        let window = (trip / 4).max(MIN_WINDOW);
+        (trip / 16).max(MIN_WINDOW)
+    }
+
+    /// Sends the lost packets behind the first hole again.
+    pub(super) fn repair_behind(&mut self, tracked: &mut Tracked, now: Instant) {
+        let (Some(acked), Some(losses)) = (tracked.flow.acked(), &mut tracked.losses) else {
+            return;
+        };
+        let window = self.reordering_window();
         // Scanning all copies for each acknowledgment would cost more than forwarding a packet.
         if !losses.is_new || now.saturating_sub(losses.looked) < window {
             return;
         }
         losses.looked = now;
-        if self.free() <= self.config.visible.min_free {
+        if !self.config.visible.proof && self.free() <= self.config.visible.min_free {
             return;
         }
         let most = self.config.visible.max_retransmissions;
         for position in losses.lost(acked, &tracked.copies, window, most) {
-            if !self.send_again(tracked, position, now, LinkQueue::has_spare_urgent_room) {
+            if !self.repair(tracked, position, now, LinkQueue::has_spare_urgent_room) {
                 return; // later acknowledgments repair the rest
-            }
-            if let Some(kept) = tracked.copies.at_mut(position) {
-                kept.repaired += 1;
             }
             self.counters.repaired_behind += 1;
         }

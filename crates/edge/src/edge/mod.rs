@@ -4,6 +4,8 @@ mod acks;
 mod busy;
 mod down;
 mod losses;
+mod proof;
+mod release;
 mod repair;
 mod report;
 mod sequences;
@@ -15,7 +17,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::flow::{Copies, FlowId, FlowKey, FlowTable};
+use crate::flow::{Copies, FlowId, FlowKey, FlowTable, Phase};
 use crate::queue::LinkQueue;
 use crate::seq::Position;
 use crate::steering::{self, Steering};
@@ -312,7 +314,10 @@ impl Edge {
 
     /// Forgets a flow.
     fn forget(&mut self, id: FlowId) {
-        if let Some((_, tracked)) = self.flows.remove(id) {
+        if let Some((_, mut tracked)) = self.flows.remove(id) {
+            let release = tracked.release.take();
+            let release = release.filter(|_| tracked.flow.phase() != Phase::Closed);
+            self.far.extend(release.map(|release| release.packet));
             self.busy.replace(id, tracked.share, Share::default());
             self.kept -= tracked.copies.bytes();
             self.ranges -= tracked.ranges();

@@ -23,6 +23,12 @@ impl Edge {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
+            let releases =
+                |tracked: &Tracked| tracked.release.as_ref().is_some_and(|r| r.at <= now);
+            if self.flows.get(id).is_some_and(releases) {
+                self.in_passing(id, |edge, tracked| edge.continue_release(tracked, now));
+                continue;
+            }
             let due = self
                 .flows
                 .get(id)
@@ -90,14 +96,27 @@ impl Edge {
         if owed && now.saturating_sub(repair.since) >= self.config.visible.give_up {
             return true;
         }
-        if !owed
-            && (repair.attempts >= self.config.visible.max_retransmissions
-                || tracked.flow.outstanding() == 0)
-        {
+        let most = self.config.visible.max_retransmissions;
+        let with_proof = self.config.visible.proof;
+        let kept = tracked.copies.holding(repair.position);
+        let attempts = match kept {
+            Some((_, kept)) if with_proof => kept.repaired,
+            _ => repair.attempts,
+        };
+        if !owed && (attempts >= most || tracked.flow.outstanding() == 0) {
             tracked.repair = None;
             return false;
         }
-        let sent = self.send_again(tracked, repair.position, now, LinkQueue::has_urgent_room);
+        if with_proof && let Some((_, kept)) = kept {
+            // The packet may have been late in the node's own queue, or sent again meanwhile.
+            let at = self.lost_at(kept, repair.since);
+            if at > now {
+                repair.at = at;
+                tracked.repair = Some(repair);
+                return false;
+            }
+        }
+        let sent = self.repair(tracked, repair.position, now, LinkQueue::has_urgent_room);
         self.counters.repaired_late += u64::from(sent);
         repair.attempts += 1;
         repair.at = now + self.repair_wait() * (1 << repair.attempts.min(MAX_BACKOFF));
@@ -139,6 +158,24 @@ impl Edge {
         }
     }
 
+    /// The same for a lost packet; it counts towards RT^max.
+    pub(super) fn repair(
+        &mut self,
+        tracked: &mut Tracked,
+        position: Position,
+        now: Instant,
+        has_room: fn(&LinkQueue) -> bool,
+    ) -> bool {
+        let Some((start, _)) = tracked.copies.holding(position) else {
+            return false;
+        };
+        let sent = self.send_again(tracked, start, now, has_room);
+        if let Some(kept) = tracked.copies.at_mut(start).filter(|_| sent) {
+            kept.repaired += 1;
+        }
+        sent
+    }
+
     /// Sends the packet at `position` again over the link that delivers it first, among links with
     /// room. Returns whether it succeeded.
     pub(super) fn send_again(
@@ -175,7 +212,7 @@ impl Edge {
             return false;
         }
         kept.sent = (now, LinkId(n as u8));
-        kept.again = true;
+        (kept.urgent, kept.again) = (true, true);
         tracked.again = Some(now);
         tracked.repaired.insert(start..end);
         while tracked.repaired.count() > MAX_REPAIRED
@@ -245,9 +282,10 @@ impl Edge {
 
     /// Resets both ends, each with the sequence number that it expects, and forgets the flow.
     fn reset(&mut self, id: FlowId, reason: Reset) {
-        let (Some(flow), Some(tracked)) = (self.flows.key(id), self.flows.get(id)) else {
+        let (Some(flow), Some(tracked)) = (self.flows.key(id), self.flows.get_mut(id)) else {
             return;
         };
+        tracked.release = None;
         let state = &tracked.flow;
         let lowest = state.acked().unwrap_or(state.highest());
         let owed = match reason {

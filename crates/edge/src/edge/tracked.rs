@@ -6,6 +6,7 @@ use sumlink_engine::RangeSet;
 
 use super::busy::Share;
 use super::losses::Losses;
+use super::release::Release;
 use super::times::Times;
 use crate::flow::{Copies, Flow, Phase};
 use crate::packet::Segment;
@@ -23,6 +24,11 @@ pub(super) struct Tracked {
     pub(super) repair: Option<Repair>,
     /// Losses behind that hole, if the user has reported any.
     pub(super) losses: Option<Box<Losses>>,
+    /// The far end recovers from a loss until it knows that all data before this position has
+    /// arrived: the end of the data that it had sent when it last repeated a packet.
+    pub(super) recovers_until: Position,
+    /// An acknowledgment that is passed on in parts.
+    pub(super) release: Option<Box<Release>>,
     /// Data that the node has sent again and that may come back as a duplicate SACK block.
     pub(super) repaired: RangeSet,
     pub(super) times: Times,
@@ -65,6 +71,8 @@ impl Tracked {
             visible: Visible::new(&Parameters::default()),
             repair: None,
             losses: None,
+            recovers_until: 0,
+            release: None,
             repaired: RangeSet::new(),
             times: Times::default(),
             orphaned: None,
@@ -108,6 +116,7 @@ impl Tracked {
         self.repair
             .map(|repair| repair.at)
             .into_iter()
+            .chain(self.release.as_ref().map(|release| release.at))
             .chain(expiry)
             .min()
     }

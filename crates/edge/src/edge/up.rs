@@ -53,6 +53,7 @@ impl Edge {
         now: Instant,
     ) -> bool {
         let before = tracked.flow.acked();
+        let conveyed = before.map(|_| tracked.flow.ack_sent());
         let ack = tracked.flow.locate(segment.ack);
         let first = before
             .filter(|before| self.visible() && *before < ack)
@@ -87,10 +88,23 @@ impl Edge {
         if acknowledgment.is_duplicate() {
             self.counters.duplicates += 1;
         }
-        let pass = self.decide(tracked, packet, segment, (acknowledgment, moved), now);
-        // Behind the packet of the first hole, which the user is waiting for.
         if believed == Some(true) {
-            self.repair_behind(tracked, segment, moved, now);
+            self.learn_blocks(tracked, segment, moved);
+        }
+        let pass = self.decide(
+            tracked,
+            packet,
+            segment,
+            (acknowledgment, moved),
+            conveyed,
+            now,
+        );
+        if pass && segment.flags.ack && tracked.flow.acked() == Some(ack) {
+            tracked.release = None; // this packet conveys all of it
+        }
+        // Behind the packet of the first hole, which the user is waiting for.
+        if believed == Some(true) && !segment.options.sack.is_empty() {
+            self.repair_behind(tracked, now);
         }
         pass
     }
@@ -102,6 +116,7 @@ impl Edge {
         packet: &mut [u8],
         segment: &Segment,
         (acknowledgment, moved): (Acknowledgment, bool),
+        conveyed: Option<Position>,
         now: Instant,
     ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
@@ -116,6 +131,16 @@ impl Edge {
         match acknowledgment {
             Acknowledgment::Duplicate { .. } | Acknowledgment::New { .. } => {}
             Acknowledgment::Same | Acknowledgment::Repeated if segment.flags.ack => {
+                if tracked.release.is_some()
+                    && self.release(tracked, packet, segment, conveyed, now)
+                {
+                    return false;
+                }
+                // Each packet that a user stores behind a hole may open its window further. Such an
+                // acknowledgment is no duplicate, so without SACK nothing shows the loss but time.
+                if self.config.visible.proof && tracked.flow.outstanding() > 0 {
+                    self.await_proof(tracked, now);
+                }
                 tracked.last_passed = Some(now);
                 self.repair_debt(tracked, now);
                 self.rewrite(tracked, packet, segment, None, false);
@@ -137,13 +162,22 @@ impl Edge {
             Step::Boost => {
                 self.counters.boosted += 1;
                 self.boost(tracked, packet, segment);
-                self.repair_later(tracked, self.repair_wait(), now);
+                self.check_later(tracked, now);
             }
-            Step::Hold => {
+            Step::Hold | Step::Repair => {
                 self.counters.held += 1;
-                self.repair_later(tracked, self.repair_wait(), now);
+                if step == Step::Repair
+                    && let Some(acked) = tracked.flow.acked()
+                {
+                    let sent = self.repair(tracked, acked, now, LinkQueue::has_urgent_room);
+                    self.counters.repaired += u64::from(sent);
+                }
+                self.check_later(tracked, now);
                 let window_moves = Acknowledgment::Duplicate { window_moves: true };
-                if acknowledgment != window_moves {
+                if acknowledgment != window_moves
+                    || tracked.release.is_some()
+                        && self.release(tracked, packet, segment, conveyed, now)
+                {
                     return false;
                 }
                 // The node must not withhold a window from the far end; an acknowledgment that
@@ -156,7 +190,7 @@ impl Edge {
                     let sent = self.send_again(tracked, acked, now, LinkQueue::has_urgent_room);
                     self.counters.repaired += u64::from(sent);
                 }
-                self.pass_duplicate(tracked, packet, segment, true);
+                self.pass_duplicate(tracked, packet, segment, !situation.repeated);
             }
             Step::Pass if situation.duplicate => {
                 self.repair_debt(tracked, now);
@@ -165,8 +199,19 @@ impl Edge {
             Step::Pass => {
                 // Acknowledgments passed on while the node can repair the hole do not report it;
                 // those passed on when it gives up do.
-                let silent =
-                    hole && situation.kept && situation.free > self.config.visible.min_free;
+                let parameters = &self.config.visible;
+                let able = match parameters.proof {
+                    true => !situation.repeated,
+                    false => situation.free > parameters.min_free,
+                };
+                let silent = hole && situation.kept && able;
+                let is_whole = segment.options.sack.is_empty() || silent;
+                if parameters.proof
+                    && is_whole
+                    && self.release(tracked, packet, segment, conveyed, now)
+                {
+                    return false;
+                }
                 self.rewrite(tracked, packet, segment, None, silent);
             }
         }
@@ -189,6 +234,9 @@ impl Edge {
             tracked.trip = now.saturating_sub(sent);
             if let Some(link) = self.links.get_mut(usize::from(n)) {
                 link.trip_sample(tracked.trip);
+                if let Some(departed) = link.departed(sent, false) {
+                    link.flight_sample(departed, now);
+                }
             }
         }
         tracked.copies.release(acked);
@@ -198,6 +246,8 @@ impl Edge {
         tracked.repair = None;
         if tracked.flow.owed() > 0 {
             self.repair_later(tracked, self.repair_wait(), now);
+        } else if self.visible() && self.config.visible.proof {
+            self.await_next(tracked, now);
         } else if self.visible() {
             // The next hole's packet is overdue. If a whole window was lost and only its first
             // packet was repeated, no data is in flight behind the hole that would make the user
@@ -211,9 +261,18 @@ impl Edge {
         }
     }
 
+    /// Checks the hole later, unless an acknowledgment comes first.
+    fn check_later(&self, tracked: &mut Tracked, now: Instant) {
+        match self.config.visible.proof {
+            true => self.await_proof(tracked, now),
+            false => self.repair_later(tracked, self.repair_wait(), now),
+        }
+    }
+
     fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {
         let flow = &tracked.flow;
         let acked = flow.acked().unwrap_or(0);
+        let missing = tracked.copies.holding(acked).map(|(_, kept)| kept);
         let (sum, count) = self
             .trips()
             .fold((Duration::ZERO, 0), |(sum, count), trip| {
@@ -228,8 +287,11 @@ impl Edge {
                 .map_or(flow.phase() == Phase::Adopted, |initial| {
                     acked > initial + 1
                 }),
-            kept: tracked.copies.holding(acked).is_some(),
-            boostable: boost_target(tracked).is_some(),
+            kept: missing.is_some(),
+            boostable: tracked.release.is_none() && boost_target(tracked).is_some(),
+            lost: duplicate && self.is_lost(tracked, acked, now),
+            repeated: missing.is_some_and(|kept| kept.repeated),
+            repaired: missing.map_or(0, |kept| kept.repaired),
             free: self.free(),
             flows: self.busy.len() + usize::from(!tracked.share.counts()),
             trip: (count > 0).then(|| sum / count.max(1)),

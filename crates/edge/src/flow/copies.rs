@@ -20,10 +20,14 @@ pub struct Kept {
     pub theirs: Option<u32>,
     /// When it was last queued, and for which link.
     pub sent: (Instant, LinkId),
+    /// It was last queued ahead of the regular packets.
+    pub urgent: bool,
     /// It was sent more than once, so the time of its acknowledgment is ambiguous (Karn and
     /// Partridge, 1987).
     pub again: bool,
-    /// How often the node sent it again because its link lost it.
+    /// The far end has sent it more than once: it recovers from the loss of this packet.
+    pub repeated: bool,
+    /// How often the node sent it again because it was lost.
     pub repaired: u32,
 }
 
@@ -140,7 +144,9 @@ mod tests {
             timestamp: None,
             theirs: None,
             sent,
+            urgent: false,
             again: false,
+            repeated: false,
             repaired: 0,
         }
     }

@@ -39,7 +39,7 @@ impl Model {
     fn offer(&mut self, policy: &mut dyn Steering, flow: u64) {
         match policy.pick(&Offer { bytes: BYTES, flow }, &self.queues) {
             Some(LinkId(n)) => self.queues[usize::from(n)]
-                .push(Arc::from(vec![0; BYTES]))
+                .push(Arc::from(vec![0; BYTES]), self.now)
                 .unwrap(),
             None => self.dropped += 1,
         }

@@ -54,7 +54,7 @@ fn a_lost_windows_next_hole_does_not_wait_for_duplicates() {
     let mut edge = owing();
     edge.handle_user(ack(3000, &[]), ms(45));
     let timer = edge.poll_timeout().unwrap();
-    assert!(timer > ms(10_000), "{timer:?}");
+    assert!(timer > ms(60), "{timer:?}");
 }
 
 /// Every other packet has arrived, beyond the number of ranges tracked: a range that is forgotten

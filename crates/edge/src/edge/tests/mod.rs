@@ -6,5 +6,6 @@ mod memory;
 mod network;
 mod once;
 mod peer;
+mod proof;
 mod scripted;
 mod world;

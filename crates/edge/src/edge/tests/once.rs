@@ -56,7 +56,7 @@ fn recent_repeats_are_not_passed_on() {
 fn repeats_are_passed_on_occasionally_and_without_recent_repairs() {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
     // The far end may have missed it, so it is repeated, but later and not three times at once.
-    let count = passed(&mut edge, &again(), now + 1, 110);
+    let count = passed(&mut edge, &again(), now + 1, 85);
     assert_eq!(count, 1);
     assert_eq!(passed(&mut edge, &again(), now + 500, 10), 10);
     // A flow of which the node sees one direction only, so it does not know the outstanding data.

@@ -1,6 +1,6 @@
 //! The user's acknowledgments: boosted, held or passed on.
 
-use super::{KEY, ack, answer, ms, started};
+use super::{KEY, ack, answer, ms, sent, started};
 use crate::packet::Segment;
 use crate::{Config, Edge};
 
@@ -83,7 +83,11 @@ fn the_last_packet_and_a_dropped_one_are_not_boosted() {
 fn sixty_duplicates(edge: &mut Edge) -> Vec<Segment> {
     let duplicate = || ack(2000, &[(2000, 2500), (2500, 3500), (4000, 6000)]);
     (0..60)
-        .filter_map(|n| answer(edge, duplicate(), ms(41 + 5 * n)))
+        .filter_map(|n| {
+            let passed = answer(edge, duplicate(), ms(41 + 5 * n));
+            sent(edge, ms(41 + 5 * n));
+            passed
+        })
         .collect()
 }
 
@@ -92,7 +96,7 @@ fn duplicates_after_a_boost_are_below_the_last_acknowledgment() {
     let mut edge = started(Config::default(), 8);
     let passed = sixty_duplicates(&mut edge);
     assert_eq!(passed[0].ack, 3000);
-    assert!(passed.len() > 10, "not all are held");
+    assert!(passed.len() > 1, "not all are held");
     for segment in &passed[1..] {
         assert_eq!((segment.ack, segment.window), (2000, 1000), "unchanged");
         assert!(segment.options.sack.is_empty());
@@ -108,12 +112,8 @@ fn sack_blocks_are_passed_on_once_the_node_gives_up() {
     config.visible.boost = false;
     let mut edge = started(config, 8);
     let passed = sixty_duplicates(&mut edge);
-    assert!(
-        passed[..2]
-            .iter()
-            .all(|segment| segment.options.sack.is_empty()),
-        "two repairs"
-    );
+    assert_eq!(edge.counters().repaired, 2);
+    assert!(passed.len() < 40, "{}", passed.len());
     let last = passed.last().unwrap();
     assert_eq!(
         (last.ack, last.options.sack.iter().collect::<Vec<_>>()),
