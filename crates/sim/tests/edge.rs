@@ -240,6 +240,46 @@ fn segments_behind_a_filled_gap_give_no_round_trip_time() {
     }
 }
 
+/// LTE and 802.11g of `scenarios/edge/lte-11g-jitter.toml`, with a loss on both.
+fn jittery(loss: &str) -> Scenario {
+    scenario(&format!(
+        "duration = \"12s\"\nwarmup = \"2s\"\ncongestion = \"reno\"\n\
+         [[link]]\nname = \"lte\"\nrate = \"26.6mbit\"\ndelay = \"15ms\"\n\
+         jitter = \"1ms\"\nqueue = \"40packets\"\nloss = \"{loss}\"\n\
+         [[link]]\nname = \"wifi\"\nrate = \"27.2mbit\"\ndelay = \"11ms\"\n\
+         jitter = \"1ms\"\nqueue = \"40packets\"\nloss = \"{loss}\"\n"
+    ))
+}
+
+/// At the end of its slow start, a sender without SACK loses as many packets as the queues hold. It
+/// must not repair them one per round trip: it had 5.8 Mbit/s here.
+#[test]
+fn a_sender_without_sack_survives_the_end_of_its_slow_start() {
+    let figures = measured(&scenario(UNEQUAL), "lwip+visible@hosts=newreno", 1);
+    let goodput = figures.goodput_bps / 1e6;
+    assert!(goodput > 21.5, "{goodput:.1} of 24.1");
+}
+
+/// The same with losses: it then waited for its timer until 6.1 s and had 15.0 Mbit/s, while half
+/// of all seeds had more than 39.9.
+#[test]
+fn a_sender_without_sack_does_not_wait_for_its_timer_after_slow_start() {
+    let figures = measured(&jittery("0.2%"), "lwip+visible@hosts=newreno", 25);
+    let goodput = figures.goodput_bps / 1e6;
+    assert!(goodput > 35.0, "{goodput:.1}");
+}
+
+/// A sender that undoes unnecessary reductions must not undo those for full queues. If it does, its
+/// window grows to more than a thousand packets, and nothing arrives any more.
+#[test]
+fn a_sender_that_undoes_reductions_keeps_those_for_full_queues() {
+    for seed in 1..=3 {
+        let figures = measured(&jittery("0%"), "lwip+visible@hosts=nosack", seed);
+        let goodput = figures.goodput_bps / 1e6;
+        assert!(goodput > 40.0, "seed {seed}: {goodput:.1}");
+    }
+}
+
 /// These figures change with the node, the links and TCP: review the difference, and commit it with
 /// the change that caused it.
 #[test]

@@ -88,6 +88,7 @@ impl Edge {
             packet::set_window(packet, segment, window as u16);
         }
         if let Some(echo) = echo {
+            let echo = tracked.echo(last_sent.max(ack), echo);
             packet::set_timestamp_echo(packet, segment, echo);
         }
         if !segment.options.sack.is_empty() {

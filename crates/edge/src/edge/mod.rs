@@ -4,6 +4,8 @@ mod acks;
 mod busy;
 mod down;
 mod losses;
+mod outage;
+mod overflow;
 mod proof;
 mod release;
 mod repair;
@@ -52,8 +54,8 @@ pub struct Edge {
     timers: BTreeSet<(Instant, FlowId)>,
     /// LWA: the next sequence number for each user.
     sequences: Sequences,
-    /// Packets given to a dead link, with their send time, that have not found room in another
-    /// queue yet.
+    /// Packets given to a dead link or to none, with their send time, that have not found room in
+    /// another queue yet.
     unsent: VecDeque<(FlowId, Position, (Instant, LinkId))>,
     /// Resets for users; they go to the next link that can take a packet.
     resets_for_users: VecDeque<Arc<[u8]>>,

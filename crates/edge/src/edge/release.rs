@@ -123,15 +123,18 @@ impl Edge {
         let Some(release) = &mut tracked.release else {
             return;
         };
-        let number = end.min(acked);
-        (release.last, release.at) = (now, now + INTERVAL);
+        let scale = tracked.flow.scale().unwrap_or(0);
+        // Windows count in units of the scale. A part that ends a whole number of them before the
+        // user's number states the right edge of the user's window exactly; rounded down, the edge
+        // would move back.
+        let units = acked.saturating_sub(end).div_ceil(1 << scale);
+        let number = acked.saturating_sub(units << scale);
+        release.at = now + INTERVAL;
         if number > release.sent {
-            release.sent = number;
+            (release.sent, release.last) = (number, now);
             let mut packet = release.packet.clone();
             let segment = &release.segment;
             packet::set_ack(&mut packet, segment, seq::wrapped(number));
-            // The right edge of the window stays the user's.
-            let scale = tracked.flow.scale().unwrap_or(0);
             let behind = tracked.flow.locate(segment.ack).saturating_sub(number);
             let window = (u64::from(segment.window) << scale) + behind;
             packet::set_window(&mut packet, segment, (window >> scale).min(0xffff) as u16);

@@ -90,6 +90,6 @@ impl Times {
 }
 
 /// Compares two timestamps, which wrap around.
-fn is_later(one: u32, other: u32) -> bool {
+pub(super) fn is_later(one: u32, other: u32) -> bool {
     one.wrapping_sub(other) as i32 > 0
 }

@@ -1,5 +1,6 @@
 //! A flow and its state in the node.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use sumlink_engine::RangeSet;
@@ -7,7 +8,7 @@ use sumlink_engine::RangeSet;
 use super::busy::Share;
 use super::losses::Losses;
 use super::release::Release;
-use super::times::Times;
+use super::times::{Times, is_later};
 use crate::flow::{Copies, Flow, Phase};
 use crate::packet::Segment;
 use crate::seq::Position;
@@ -27,6 +28,10 @@ pub(super) struct Tracked {
     /// The far end recovers from a loss until it knows that all data before this position has
     /// arrived: the end of the data that it had sent when it last repeated a packet.
     pub(super) recovers_until: Position,
+    /// The packet whose loss shows the far end that the queues are full (`overflow.rs`).
+    pub(super) signal: Option<Position>,
+    /// Data in this range was sent before the far end repeated that packet with this timestamp.
+    pub(super) echoed_as: Option<(Range<Position>, u32)>,
     /// An acknowledgment that is passed on in parts.
     pub(super) release: Option<Box<Release>>,
     /// Data that the node has sent again and that may come back as a duplicate SACK block.
@@ -72,6 +77,8 @@ impl Tracked {
             repair: None,
             losses: None,
             recovers_until: 0,
+            signal: None,
+            echoed_as: None,
             release: None,
             repaired: RangeSet::new(),
             times: Times::default(),
@@ -84,6 +91,23 @@ impl Tracked {
             again: None,
             share: Share::default(),
             timer: None,
+        }
+    }
+
+    /// The far end has repeated the data in a range, with a timestamp of its own.
+    pub(super) fn note_repetition(&mut self, range: Range<Position>, theirs: Option<u32>) {
+        if let (Some(signal), Some(theirs)) = (self.signal, theirs)
+            && range.contains(&signal)
+        {
+            self.echoed_as = Some((signal + 1..self.flow.highest() + 1, theirs));
+        }
+    }
+
+    /// The echo for an acknowledgment of all data before `number`, in place of `echo`.
+    pub(super) fn echo(&self, number: Position, echo: u32) -> u32 {
+        match &self.echoed_as {
+            Some((range, theirs)) if range.contains(&number) && is_later(*theirs, echo) => *theirs,
+            _ => echo,
         }
     }
 

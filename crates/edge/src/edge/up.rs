@@ -71,6 +71,13 @@ impl Edge {
         };
         if let Some(is_latest) = believed.filter(|_| self.visible() && !tracked.flow.sealed()) {
             (tracked.times).answer(packet, segment, first.as_ref(), is_latest);
+            if let Some((value, echo)) = segment.options.timestamps.filter(|_| segment.flags.ack)
+                && let raised = tracked.echo(ack, echo)
+                && raised != echo
+            {
+                packet::set_timestamp_echo(packet, segment, raised);
+                segment.options.timestamps = Some((value, raised));
+            }
         }
         if acknowledgment != Acknowledgment::None {
             tracked.last_ack = Some(now);

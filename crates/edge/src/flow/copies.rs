@@ -29,6 +29,8 @@ pub struct Kept {
     pub repeated: bool,
     /// How often the node sent it again because it was lost.
     pub repaired: u32,
+    /// No queue had room for it; the node sends it once the far end has slowed down.
+    pub waits: bool,
 }
 
 /// Memory of an entry besides its packet, in bytes.
@@ -123,6 +125,18 @@ impl Copies {
             .filter(move |(_, sent)| sent.1 == link)
     }
 
+    /// Takes the packets that wait for the far end to slow down, by position, with their time of
+    /// arrival; they wait no more.
+    pub fn take_waiting(&mut self) -> Vec<(Position, (Instant, LinkId))> {
+        let waiting = self.packets.iter_mut().filter(|(_, kept)| kept.waits);
+        waiting
+            .map(|(&position, kept)| {
+                kept.waits = false;
+                (position, kept.sent)
+            })
+            .collect()
+    }
+
     /// Marks the trip times of packets last sent over `link` as ambiguous.
     pub fn blur(&mut self, link: LinkId) {
         let sent = self.packets.values_mut();
@@ -148,6 +162,7 @@ mod tests {
             again: false,
             repeated: false,
             repaired: 0,
+            waits: false,
         }
     }
 

@@ -122,6 +122,8 @@ pub struct Flow {
     user_fin: bool,
     /// Largest payload that the user accepts, from its SYN.
     mss: Option<u16>,
+    /// A SYN was seen without the SACK option.
+    lacks_sack: bool,
     /// Largest payload received from the far end.
     largest: u16,
     /// The lowest repeated data, if the user's acknowledgments request data below it.
@@ -158,6 +160,7 @@ impl Flow {
             user_window: None,
             user_fin: false,
             mss: None,
+            lacks_sack: false,
             largest: 0,
             repeated: None,
         }
@@ -189,7 +192,7 @@ impl Flow {
         if segment.flags.syn && !past && !self.has_both_syns() {
             self.initial = Some(position);
             self.far_scale = Some(segment.options.window_scale);
-            self.syn_seen();
+            self.syn_seen(segment);
         }
         if segment.flags.ack {
             self.permit_user(segment);
@@ -247,7 +250,7 @@ impl Flow {
         if segment.flags.syn && !self.has_both_syns() {
             self.user_scale = Some(segment.options.window_scale);
             self.mss = segment.options.mss.map(|(mss, _)| mss.max(1));
-            self.syn_seen();
+            self.syn_seen(segment);
         }
         if segment.flags.fin {
             self.user_fin = true;
@@ -404,7 +407,8 @@ impl Flow {
         matches!(self.phase, Phase::Open | Phase::Closing)
     }
 
-    fn syn_seen(&mut self) {
+    fn syn_seen(&mut self, segment: &Segment) {
+        self.lacks_sack |= segment.options.sack_permitted.is_none();
         let both = self.user_scale.is_some() && self.far_scale.is_some();
         self.phase = if both { Phase::Open } else { Phase::HalfOpen };
     }
@@ -516,6 +520,11 @@ impl Flow {
     /// largest payload received applies.
     pub fn mss(&self) -> u16 {
         self.mss.unwrap_or(self.largest.max(536))
+    }
+
+    /// Whether the ends are known to have no SACK: a SYN lacked the option (RFC 2018, section 2).
+    pub fn lacks_sack(&self) -> bool {
+        self.lacks_sack
     }
 
     /// The user's next sequence number, if it has sent anything.

@@ -62,7 +62,7 @@ pub(super) fn data(n: u32) -> Vec<u8> {
 }
 
 /// The same with another timestamp.
-fn data_at(n: u32, timestamp: u32) -> Vec<u8> {
+pub(super) fn data_at(n: u32, timestamp: u32) -> Vec<u8> {
     let draft = Draft::down(1000 + 1000 * n)
         .ack(501)
         .option(Option_::Timestamp(timestamp, 1));
