@@ -3,7 +3,7 @@
 
 use super::scripted::{ack, answer, data, ms, sent, started};
 use crate::packet::fixture::Draft;
-use crate::{Config, Edge, Mode};
+use crate::{Config, Edge, LinkId, Mode};
 
 /// A node that has sent the second of three segments again; at the returned millisecond, its user
 /// has acknowledged all of them.
@@ -55,10 +55,26 @@ fn recent_repeats_are_not_passed_on() {
 #[test]
 fn repeats_are_passed_on_occasionally_and_without_recent_repairs() {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
-    // The far end may have missed it, so it is repeated, but later and not three times at once.
-    let count = passed(&mut edge, &again(), now + 1, 85);
-    assert_eq!(count, 1);
-    assert_eq!(passed(&mut edge, &again(), now + 500, 10), 10);
+    // The far end may have missed it, so it is repeated, but later and not three times at once:
+    // after two trip times. For four of them after the repair, others are its answers.
+    let trips = [LinkId(0), LinkId(1)].map(|id| edge.link(id).unwrap().trip());
+    let wait = trips.into_iter().flatten().max().unwrap() * 2;
+    let repeats = (1..)
+        .map(|n| answer(&mut edge, again(), ms(now + n)).is_some())
+        .take(150)
+        .collect::<Vec<_>>();
+    let at = repeats.iter().position(|passed| *passed).unwrap();
+    let at_last = ms(at as u64 + 1);
+    assert!(
+        at_last >= wait && at_last < wait + ms(1),
+        "{at_last:?} {wait:?}"
+    );
+    let rest = &repeats[at + 1..];
+    let over = rest.iter().position(|passed| *passed).unwrap();
+    assert!(
+        over > 10 && rest[over..].iter().all(|passed| *passed),
+        "{over}"
+    );
     // A flow of which the node sees one direction only, so it does not know the outstanding data.
     let mut edge = Edge::new(Config {
         mode: Mode::LwipVisible,
