@@ -8,8 +8,8 @@
 //!
 //! A link delivers packets in the order in which it took them. A packet is therefore lost if it was
 //! queued before a packet that the same link has delivered. This is RACK, applied per link (RFC
-//! 8985, section 6.2), with a reordering window of a sixteenth of the trip time: a link reorders little.
-//! For the first hole, algorithm 1 asks for this proof (`proof.rs`).
+//! 8985, section 6.2), with a reordering window of a sixteenth of the trip time: a link reorders
+//! little. For the first hole, algorithm 1 asks for this proof (`proof.rs`).
 
 use std::ops::Range;
 use std::time::Duration;

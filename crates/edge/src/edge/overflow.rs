@@ -2,9 +2,10 @@
 //!
 //! A far end that fills the queues must slow down, and a lost packet shows it that. But at the end
 //! of its slow start it sends as many packets too many as the queues hold. Without SACK it repairs
-//! them one per round trip (RFC 6582), and its window stays small for seconds. So the node drops only the first of them, for which the
-//! far end reduces its window once, as for any number of losses in one window. It keeps the others,
-//! and sends them when the far end repeats the first, hence has slowed down.
+//! them one per round trip (RFC 6582), and its window stays small for seconds. So the node drops
+//! only the first of them, for which the far end reduces its window once, as for any number of
+//! losses in one window. It keeps the others, and sends them when the far end repeats the first,
+//! hence has slowed down.
 //!
 //! From the echo of a timestamp older than its repetition, the far end would conclude that the
 //! reduction was unnecessary, and undo it (RFC 3522): it would fill the queues without end. So data

@@ -6,8 +6,8 @@ use super::scripted::{KEY, ack, answer, data, data_at, drain, ms, sent};
 use crate::packet::fixture::Draft;
 use crate::{Config, Edge};
 
-/// A flow whose SYNs have these options, and queues of four packets, which the far end has just overfilled:
-/// of twenty segments, four went to each link and twelve had no room. The first one is
+/// A flow whose SYNs have these options, and queues of four packets, which the far end has just
+/// overfilled: of twenty segments, four went to each link and twelve had no room. The first one is
 /// acknowledged.
 fn overfilled(options: &[Option_]) -> (Edge, Vec<Vec<u8>>) {
     let mut config = Config {
