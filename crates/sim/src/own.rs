@@ -54,7 +54,7 @@ impl Own {
     ///
     /// # Errors
     ///
-    /// The name is not 1 to 15 letters, digits and `_`, or is already in use.
+    /// The name is not 1 to 15 letters, digits, `-` and `_`, or is already in use.
     pub fn add_scheduler(
         &mut self,
         name: &str,

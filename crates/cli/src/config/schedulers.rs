@@ -10,7 +10,7 @@ use sumlink_transport::Class;
 use super::closest;
 
 /// Schedulers of the crate `sumlink-schedulers`, which only `sumlink-lab` links.
-const OF_LABORATORY: [&str; 8] = [
+const OF_LABORATORY: [&str; 9] = [
     "blest",
     "ecf",
     "roundrobin",
@@ -19,6 +19,7 @@ const OF_LABORATORY: [&str; 8] = [
     "lrtt",
     "qdepl",
     "wrr",
+    "fbdt-thesis",
 ];
 
 /// Parses the name of a scheduler, of the engine or of `own`.

@@ -285,6 +285,13 @@ impl Fixture {
         self.apply(PathId(path), &Pick::Send { stream, range });
     }
 
+    /// The peer has acknowledged bytes of a stream.
+    pub fn acknowledge(&mut self, id: StreamId, range: Range<u64>) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.send.acknowledge(range, &mut Spare::default());
+        }
+    }
+
     /// Another measurement of a path.
     pub fn change(&mut self, path: u32, change: impl FnOnce(&mut PathSample)) {
         if let Some(path) = self.paths.get_mut(&PathId(path)) {

@@ -19,7 +19,7 @@ pub struct OwnSchedulers {
 }
 
 impl OwnSchedulers {
-    /// Adds a scheduler. Configurations use `name` (1 to 15 letters, digits and `_`), whatever name
+    /// Adds a scheduler. Configurations use `name` (1 to 15 letters, digits, `-` and `_`), whatever name
     /// the scheduler itself returns.
     ///
     /// # Errors
@@ -31,10 +31,12 @@ impl OwnSchedulers {
         make: impl Fn(Role) -> Box<dyn Scheduler> + Send + Sync + 'static,
     ) -> Result<(), String> {
         let is_word = (1..=15).contains(&name.len())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !is_word {
             return Err(format!(
-                "'{name}' cannot be a scheduler's name: use 1 to 15 letters, digits or '_'"
+                "'{name}' cannot be a scheduler's name: use 1 to 15 letters, digits, '-' or '_'"
             ));
         }
         if NAMES.contains(&name) || self.has(name) {

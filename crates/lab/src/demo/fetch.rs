@@ -127,6 +127,7 @@ pub(crate) fn fetch(
         cut,
         note: String::new(),
         emulator: Health::default(),
+        others_share: 0.0,
     })
 }
 

@@ -20,6 +20,7 @@ use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
 use crate::prose::{print, say};
+use crate::run::machine::Machine;
 use sumlink_link::Loss;
 use sumlink_settings::units::parse_size;
 
@@ -170,14 +171,16 @@ fn measure(stage: &Stage, system: &System, condition: &str) -> Result<Outcome, L
         let mut progress = Progress::new(condition, &system.label());
         stage.lab.reset_health()?;
         let before = stage.lab.health()?.overruns;
+        let machine = Machine::now();
         let mut outcome = system.fetch(stage, &mut progress)?;
+        let others_share = machine.others_since(Machine::now());
         let mut health = stage.lab.health()?;
         health.overruns -= before;
         progress.finish(&outcome);
         match health.objection() {
             None => {
                 if let Outcome::Fetched(fetched) = &mut outcome {
-                    fetched.emulator = health;
+                    (fetched.emulator, fetched.others_share) = (health, others_share);
                 }
                 return Ok(outcome);
             }

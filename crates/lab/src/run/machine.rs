@@ -7,7 +7,7 @@ use std::fs;
 
 /// CPU time so far, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     /// Total, idle time included.
     all: u64,
     /// Idle time.
@@ -19,7 +19,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let (all, idle, programs) = parse_total(&stat);
         Self {
@@ -31,7 +31,7 @@ impl Machine {
     }
 
     /// The share of all processors that other programs used since `self`.
-    pub(super) fn others_since(self, now: Self) -> f64 {
+    pub(crate) fn others_since(self, now: Self) -> f64 {
         let all = now.all.saturating_sub(self.all);
         let programs = now.programs.saturating_sub(self.programs);
         let ours = now.ours.saturating_sub(self.ours);

@@ -3,7 +3,7 @@
 
 mod descriptors;
 mod environment;
-mod machine;
+pub(crate) mod machine;
 mod measure;
 mod once;
 mod progress;

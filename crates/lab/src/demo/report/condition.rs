@@ -8,6 +8,10 @@ use crate::health::Health;
 /// sumlink must reach this share of the sum of the links alone.
 const REQUIRED_OF_SUM: f64 = 0.95;
 
+/// If other programs use more than this share of the processors, they may be the cause of a
+/// shortfall.
+const BUSY: f64 = 0.1;
+
 /// The figures of a fetch.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Fetched {
@@ -21,6 +25,8 @@ pub(crate) struct Fetched {
     pub(crate) note: String,
     /// The emulator's health during the fetch.
     pub(crate) emulator: Health,
+    /// The share of all processors that other programs used during the fetch.
+    pub(crate) others_share: f64,
 }
 
 impl Fetched {
@@ -121,21 +127,21 @@ impl ConditionReport {
         let row = self.rows.iter().find(|row| row.kind == System::Sumlink)?;
         let megabits = row.megabits?;
         let (sum, best) = (self.sum_alone?, self.best_alone?);
-        if megabits < REQUIRED_OF_SUM * sum {
-            return Some(format!(
-                "with {}, sumlink's {megabits:.1} Mbit/s are {:.3} of the sum of the links alone \
-                 ({sum:.1}), and must be {REQUIRED_OF_SUM}",
-                self.name,
-                megabits / sum
-            ));
-        }
-        (megabits <= best).then(|| {
+        let fault = if megabits < REQUIRED_OF_SUM * sum {
             format!(
-                "with {}, sumlink's {megabits:.1} Mbit/s do not exceed the best link alone \
-                 ({best:.1})",
-                self.name
+                "are {:.3} of the sum of the links alone ({sum:.1}), and must be {REQUIRED_OF_SUM}",
+                megabits / sum
             )
-        })
+        } else if megabits <= best {
+            format!("do not exceed the best link alone ({best:.1})")
+        } else {
+            return None;
+        };
+        let name = &self.name;
+        let busy = busy(row.rounds.iter().map(|round| round.others_share));
+        Some(format!(
+            "with {name}, sumlink's {megabits:.1} Mbit/s {fault}{busy}"
+        ))
     }
 }
 
@@ -175,6 +181,18 @@ impl Row {
     }
 }
 
+/// The remark that other programs were busy, if they were in any round.
+fn busy(shares: impl Iterator<Item = f64>) -> String {
+    match shares.fold(0.0, f64::max) {
+        share if share > BUSY => format!(
+            "; other programs used {:.0} % of the processors meanwhile, so repeat it on a quiet \
+             machine",
+            100.0 * share
+        ),
+        _ => String::new(),
+    }
+}
+
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -189,6 +207,13 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busy_programs_are_named_as_a_possible_cause() {
+        assert_eq!(busy([0.02, 0.1].into_iter()), "");
+        let remark = busy([0.02, 0.634].into_iter());
+        assert!(remark.starts_with("; other programs used 63 % of the processors"));
+    }
 
     #[test]
     fn the_median_of_an_even_number_is_in_the_middle() {

@@ -159,6 +159,7 @@ pub(crate) mod tests {
             cut: false,
             note: String::new(),
             emulator: Health::default(),
+            others_share: 0.0,
         })
     }
 
