@@ -6,8 +6,9 @@
 //!
 //! Readings: the report's "CWND = alpha + DWND" is the increase, not the window, and replaces alpha
 //! in LIA's increase. Like LIA's it stays below Reno's unless `capped` is off. The best round-trip
-//! time is updated before use, as "at best twice" requires. Acknowledgments in recovery do not
-//! count.
+//! time is updated before use, as "at best twice" requires; with `best_after` after it, as in the
+//! listing. With `adds_window` the delay window is added to the window itself at each
+//! acknowledgment, as in the line "cwndTotal += DWND". Acknowledgments in recovery do not count.
 
 use std::time::Duration;
 
@@ -27,6 +28,12 @@ parameters! {
         pub acks: u32 = 5, 0..=1_000_000;
         /// Never be more aggressive than Reno, as LIA; the report does not specify this.
         pub capped: bool = true, false..=true;
+        /// Update the best round-trip time after its use (the report's listing), so that a new best
+        /// one counts more than once.
+        pub best_after: bool = false, false..=true;
+        /// Add the delay window to the window at each acknowledgment (\"cwndTotal += DWND\"), not
+        /// to alpha.
+        pub adds_window: bool = false, false..=true;
     }
 }
 
@@ -39,6 +46,8 @@ pub struct Cs218 {
     acks: u32,
     /// The last round-trip time measured.
     last_rtt: Option<Duration>,
+    /// The best one for the delay window.
+    best_rtt: Duration,
 }
 
 impl Algorithm for Cs218 {
@@ -58,6 +67,7 @@ impl Algorithm for Cs218 {
             parameters,
             acks: 0,
             last_rtt: None,
+            best_rtt: Duration::ZERO,
         })
     }
 }
@@ -70,7 +80,12 @@ impl CongestionControl for Cs218 {
             self.acks = self.acks.saturating_add(1);
         }
         self.last_rtt = ack.rtt.or(self.last_rtt);
+        let before = self.window.min_rtt();
         let acked = self.window.acknowledge(ack);
+        self.best_rtt = match self.parameters.best_after && !before.is_zero() {
+            true => before,
+            false => self.window.min_rtt(),
+        };
         let step = self.increase(acked, siblings);
         self.window.grow(step);
     }
@@ -93,19 +108,26 @@ impl Cs218 {
             return most;
         };
         // CS 218 report, section 3.2.3: (alpha + DWND) / w_total
-        let step = lia::alpha(&bond) * (1.0 + self.delay_share()) * acked / bond.total_window();
-        if self.parameters.capped {
+        let alpha = lia::alpha(&bond);
+        let delay_window = alpha * self.delay_share();
+        let (in_alpha, added) = match self.parameters.adds_window {
+            true => (0.0, delay_window),
+            false => (delay_window, 0.0),
+        };
+        let step = (alpha + in_alpha) * acked / bond.total_window();
+        let step = if self.parameters.capped {
             step.min(most)
         } else {
             step
-        }
+        };
+        step + added
     }
 
     /// DWND as a share of alpha: best over last round-trip time, 0 before the sixth acknowledgment.
     fn delay_share(&self) -> f64 {
         match self.last_rtt {
             Some(last) if self.acks > self.parameters.acks && !last.is_zero() => {
-                self.window.min_rtt().as_secs_f64() / last.as_secs_f64()
+                self.best_rtt.as_secs_f64() / last.as_secs_f64()
             }
             _ => 0.0,
         }
@@ -163,6 +185,23 @@ mod tests {
         let mut uncapped = steady("cs218", &["acks=0", "capped=false"], &flows);
         // alpha = 11 * 1000 / 101^2
         assert_close(uncapped.ack(0, 1), 2.0 * 1000.0 / (101.0 * 101.0));
+    }
+
+    #[test]
+    fn a_new_best_delay_counts_once_unless_it_is_updated_after_its_use() {
+        for (assignment, share) in [("best_after=false", 1.0), ("best_after=true", 2.0)] {
+            let mut bond = bond(&["acks=0", assignment]);
+            bond.set_rtt(0, ms(50));
+            // alpha / total = 8000 / (200 + 400)^2
+            let alpha = 8000.0 / (600.0 * 600.0);
+            assert_close(step(&mut bond), alpha * (1.0 + share));
+        }
+    }
+
+    #[test]
+    fn the_delay_window_can_be_added_to_the_window() {
+        let mut bond = bond(&["acks=0", "adds_window=true"]);
+        assert_close(step(&mut bond), 0.032 + 0.96);
     }
 
     #[test]
