@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::CheckArgs;
 use crate::config::{self, ConfigError, Plan, Planned, Problem};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{note, print, print_json};
 
 /// Runs the verb. Prints all problems and warnings; the returned failure carries the exit code.

@@ -17,7 +17,7 @@ use tokio::sync::{broadcast, watch};
 use crate::args::ClientArgs;
 use crate::config::{ClientPlan, Entrance};
 use crate::control::{Controlled, LinkChange, Refusal, RefusalKind, Report};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::monitor::Reporting;
 use crate::opener::Bond;
 use crate::output::Events;

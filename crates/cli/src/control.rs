@@ -19,6 +19,7 @@
 //! ends the oldest one.
 
 mod ask;
+mod clients_request;
 mod error;
 mod events;
 mod request;
@@ -33,9 +34,9 @@ pub use sumlink_monitor::Report;
 use sumlink_transport::LinkReport;
 use tokio::sync::broadcast;
 
-use crate::clients::ClientsRequest;
 pub use ask::{ask, set_rate};
 pub(crate) use ask::{clients, drain, follow, link, route, stop};
+pub use clients_request::{ClientsRequest, InviteRequest};
 pub use error::{ControlError, Refusal, RefusalKind};
 pub use request::{LinkChange, LinkRate, RouteRequest};
 pub(crate) use serve::report;

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::control;
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::output::{print, print_json};
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::args::EventsArgs;
 use crate::control;
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::table::printable;
 

@@ -10,29 +10,10 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::args::ManArgs;
-use crate::exit::{CliError, Exit};
+use crate::error::CliError;
+use crate::exit::Exit;
 use crate::output::print;
-use crate::program::Program;
-
-/// The command line, with the table of exit codes below its help.
-pub(crate) fn command<P: Program>() -> Command {
-    let table = format!("Exit codes:\n{}", crate::exit::table(P::EXITS));
-    with_codes(P::command().after_help(table.clone()), &table)
-}
-
-/// Adds the table to the long help of every verb below the command.
-fn with_codes(mut command: Command, table: &str) -> Command {
-    let names: Vec<String> = command
-        .get_subcommands()
-        .map(|c| c.get_name().to_owned())
-        .collect();
-    for name in names {
-        command = command.mut_subcommand(name, |verb| {
-            with_codes(verb.after_long_help(table.to_owned()), table)
-        });
-    }
-    command
-}
+use crate::program::{self, Program};
 
 /// Prints the completion script of a shell.
 ///
@@ -41,7 +22,7 @@ fn with_codes(mut command: Command, table: &str) -> Command {
 /// It cannot be printed.
 pub fn completions<P: Program>(shell: Shell) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command::<P>(), P::NAME, &mut script);
+    clap_complete::generate(shell, &mut program::command::<P>(), P::NAME, &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
@@ -155,11 +136,11 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::verbs::Cli;
 
     #[test]
     fn the_command_line_is_consistent() {
-        command::<Cli>().debug_assert();
+        program::command::<Cli>().debug_assert();
     }
 
     #[test]
@@ -171,7 +152,7 @@ mod tests {
                 check(verb);
             }
         }
-        check(&super::command::<Cli>());
+        check(&program::command::<Cli>());
     }
 
     #[test]

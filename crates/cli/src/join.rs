@@ -10,7 +10,8 @@ use sumlink_transport::join::{JoinError, join};
 use sumlink_transport::{PublicKey, SecretKey};
 use sumlink_util::plain;
 
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 use crate::output::{print, print_json};
 use crate::setup::{ClientValues, Draft, Files};
 use crate::signals::Stop;

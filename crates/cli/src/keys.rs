@@ -4,7 +4,7 @@ use serde_json::json;
 use sumlink_transport::SecretKey;
 
 use crate::args::{KeygenArgs, PubkeyArgs};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 
 /// Makes a key pair; the public key is the last word printed.

@@ -1,7 +1,7 @@
 //! The program `sumlink`, client and server in one, as a library: its verbs, and the parts that
 //! `sumlink-lab` and `sumlink-edge` share with it.
 //!
-//! - [`program`] runs a command line from its arguments to its exit code ([`exit`]); [`generate`]
+//! - [`program`] runs a command line from its arguments to its exit code ([`exit`], [`error`]); [`generate`]
 //!   makes completions and manual pages from it.
 //! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own
 //!   processes with them, with more schedulers.
@@ -22,6 +22,7 @@ pub mod control;
 mod diag;
 mod doctor;
 mod drain;
+pub mod error;
 mod events;
 pub mod exit;
 pub mod find_socket;
@@ -54,6 +55,7 @@ mod spool;
 pub mod status;
 pub mod table;
 mod usage;
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -61,9 +63,11 @@ use sumlink_engine::scheduler::OwnSchedulers;
 
 pub use sumlink_transport::slots;
 
-use args::{Cli, Verb, Verbosity};
-use exit::{CliError, Exit};
+use args::Verbosity;
+use error::CliError;
+use exit::Exit;
 use program::{Program, block_on};
+use verbs::{Cli, Verb};
 
 /// Runs the program `sumlink`.
 pub fn main() -> ExitCode {

@@ -8,7 +8,7 @@ use sumlink_transport::links::{self, Link, LinkError};
 
 use crate::args::LinksArgs;
 use crate::config;
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::table::Table;
 

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::{self, Format, FormatEvent, FormatFields, F
 use tracing_subscriber::fmt::{self as lines, FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// Environment variable with the form: `text`, `json` or `journal`.
 const VARIABLE: &str = "SUMLINK_LOG_FORMAT";

@@ -19,7 +19,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::log_format::LogFormat;
 use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};

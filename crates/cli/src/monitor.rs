@@ -8,7 +8,7 @@ use sumlink_transport::{LinkPolicy, LinkReport};
 use tokio::sync::broadcast;
 
 use crate::control::{self, ControlSocket, Controlled, LinkChange};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::Events;
 
 /// Where a program answers questions about itself.

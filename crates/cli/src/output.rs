@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::logging;
 use crate::spool::{self, Spool};
 

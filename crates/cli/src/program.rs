@@ -3,12 +3,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Command, Parser};
 use sumlink_util::plain;
 
 use crate::args::Verbosity;
-use crate::exit::{self, CliError, Exit};
-use crate::{generate, heap, logging, output, usage};
+use crate::error::CliError;
+use crate::exit::{self, Exit};
+use crate::{heap, logging, output, usage};
 
 /// A program's command line.
 pub trait Program: Parser {
@@ -36,6 +37,26 @@ pub trait Program: Parser {
     fn run(self) -> Result<(), CliError>;
 }
 
+/// The command line, with the table of exit codes below its help.
+pub(crate) fn command<P: Program>() -> Command {
+    let table = format!("Exit codes:\n{}", crate::exit::table(P::EXITS));
+    with_codes(P::command().after_help(table.clone()), &table)
+}
+
+/// Adds the table to the long help of every verb below the command.
+fn with_codes(mut command: Command, table: &str) -> Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|c| c.get_name().to_owned())
+        .collect();
+    for name in names {
+        command = command.mut_subcommand(name, |verb| {
+            with_codes(verb.after_long_help(table.to_owned()), table)
+        });
+    }
+    command
+}
+
 /// Runs a program from its command line to its exit code.
 pub fn main<P: Program>() -> ExitCode {
     let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
@@ -44,7 +65,7 @@ pub fn main<P: Program>() -> ExitCode {
         let json = args.iter().any(|arg| arg == "--json");
         return fail(P::NAME, &CliError::Usage(advice), json);
     }
-    let program = match generate::command::<P>().try_get_matches() {
+    let program = match command::<P>().try_get_matches() {
         Ok(matches) => P::from_arg_matches(&matches),
         Err(error) => Err(error),
     };

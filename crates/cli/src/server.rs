@@ -12,10 +12,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::args::ServerArgs;
-use crate::clients::{ClientsRequest, InviteRequest, Keeper, Running, addresses};
+use crate::clients::{Keeper, Running, addresses};
 use crate::config::{self, ClientsSettings, ConfigError, File, ServerPlan};
-use crate::control::{Controlled, LinkChange, Refusal, RefusalKind, Report};
-use crate::exit::CliError;
+use crate::control::{
+    ClientsRequest, Controlled, InviteRequest, LinkChange, Refusal, RefusalKind, Report,
+};
+use crate::error::CliError;
 use crate::monitor::Reporting;
 use crate::output::Events;
 use crate::signals::Stop;

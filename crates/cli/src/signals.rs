@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// Time limit of a graceful end.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::args::StatusArgs;
 use crate::control::{self, ControlError, Refusal, RefusalKind, Report};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::gateway;
 use crate::grid::View;

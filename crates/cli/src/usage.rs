@@ -39,7 +39,7 @@ mod tests {
     fn a_pattern_that_the_shell_expanded_gets_advice() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let error = crate::generate::command::<crate::args::Cli>().try_get_matches_from(&args);
+            let error = crate::program::command::<crate::verbs::Cli>().try_get_matches_from(&args);
             super::advice(&error.unwrap_err(), &args)
         };
         for (line, quoted) in [

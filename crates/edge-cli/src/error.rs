@@ -1,6 +1,7 @@
 //! Failures of an edge node and their exit codes.
 
-use sumlink::exit::{CliError, Exit, Failure};
+use sumlink::error::{CliError, Failure};
+use sumlink::exit::Exit;
 use sumlink_edge_node::NodeError;
 
 use crate::metrics_server::MetricsError;

@@ -15,7 +15,8 @@ mod status;
 use std::process::ExitCode;
 
 use sumlink::args::Verbosity;
-use sumlink::exit::{CliError, Exit};
+use sumlink::error::CliError;
+use sumlink::exit::Exit;
 use sumlink::program::{Program, block_on};
 use sumlink::{check, generate};
 

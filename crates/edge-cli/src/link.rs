@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sumlink::control::{self, LinkRate};
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::find_socket;
 use sumlink::output::{print, print_json};
 use sumlink::table::printable;

@@ -9,7 +9,7 @@ use serde_json::json;
 use sumlink::control::{
     ControlSocket, Controlled, LinkChange, LinkRate, Refusal, RefusalKind, Report,
 };
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::Events;
 use sumlink::signals::Stop;
 use sumlink_edge_node::{Node, NodeHandle, Notice};

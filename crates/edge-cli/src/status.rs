@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::grid::{Column, Grid, View};
 use sumlink::status;
 use sumlink::table::{Table, bytes, duration, printable, rate};

@@ -1,6 +1,7 @@
 //! Failures of the laboratory and their exit codes.
 
-use sumlink::exit::{CliError, Exit, Failure};
+use sumlink::error::{CliError, Failure};
+use sumlink::exit::Exit;
 use sumlink_lab::LabError;
 use sumlink_mmwave::MmwaveError;
 

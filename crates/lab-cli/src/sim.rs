@@ -19,7 +19,7 @@ use sumlink_lab::system::System;
 use sumlink_lab::{LabError, Store, edge_timeline, load_all, print, run_json, table, timeline};
 
 use crate::error::of_lab;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 
 /// The program of the Python package.
 const PACKAGE: &str = "sumlink-sim";

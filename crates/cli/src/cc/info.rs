@@ -4,7 +4,7 @@ use serde_json::json;
 use sumlink_congestion::{Parameter, Value, entry};
 
 use super::{Found, InfoArgs, State, find};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::status::terminal_width;
 use crate::table::Table;

@@ -4,7 +4,7 @@ use crate::kernel::{ABSENT, Missing, probe};
 use serde_json::json;
 
 use super::{Found, ListArgs, State, all};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::status::terminal_width;
 use crate::table::Table;

@@ -5,7 +5,7 @@ use serde_json::json;
 use sumlink_congestion::Settings;
 
 use super::{LoadArgs, UnloadArgs};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 
 /// The word for all congestion controls.

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use sumlink_congestion::{ALGORITHMS, Info, entry};
 
 use crate::config::closest;
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::kernel::{Pins, TWINS, Twin, loaded};
 
 /// The verbs of `sumlink cc`.

@@ -12,9 +12,9 @@ use sumlink_transport::config::AuthorizedClient;
 use sumlink_transport::policy::Beyond;
 use sumlink_transport::{PublicKey, Restriction};
 
-use super::request::{ClientReport, ClientsRequest, InviteReport, InviteRequest};
+use super::report::{ClientReport, InviteReport};
 use crate::config::ClientsSettings;
-use crate::control::{Refusal, RefusalKind};
+use crate::control::{ClientsRequest, InviteRequest, Refusal, RefusalKind};
 use crate::table;
 
 /// The store, the clients of the configuration, and the values for invitations.

@@ -16,9 +16,8 @@ use sumlink_transport::{PublicKey, ServerHandle};
 use tokio::sync::oneshot;
 
 use super::desk::{Admission, Desk};
-use super::request::ClientsRequest;
 use crate::config::ClientsSettings;
-use crate::control::{Refusal, RefusalKind};
+use crate::control::{ClientsRequest, Refusal, RefusalKind};
 use crate::output::Events;
 
 /// How often usage is written and quotas are checked: a process that is killed loses at most this

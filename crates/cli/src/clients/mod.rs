@@ -4,7 +4,7 @@ mod desk;
 mod keeper;
 mod place;
 mod qr;
-mod request;
+mod report;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,13 +18,14 @@ use sumlink_store::{Quota, parse_beyond, parse_quota};
 use sumlink_transport::policy::Beyond;
 
 use crate::config::server_address;
-use crate::exit::CliError;
+use crate::control::{ClientsRequest, InviteRequest};
+use crate::error::CliError;
 use crate::output::{print, print_json};
 use crate::table::{self, Table};
 pub(crate) use keeper::{Keeper, Running};
 use place::Place;
 pub(crate) use place::addresses;
-pub use request::{ClientReport, ClientsRequest, InviteReport, InviteRequest};
+pub use report::{ClientReport, InviteReport};
 
 /// Where the clients are: a running server, or its store.
 #[derive(Debug, Args)]

@@ -8,10 +8,9 @@ use sumlink_store::Now;
 use sumlink_transport::{SecretKey, links};
 
 use super::desk::Desk;
-use super::request::{ClientsRequest, InviteRequest};
 use crate::config::{self, ClientsSettings, ConfigError, File, ServerSettings};
-use crate::control::{self, ControlError};
-use crate::exit::CliError;
+use crate::control::{self, ClientsRequest, ControlError, InviteRequest};
+use crate::error::CliError;
 use crate::find_socket;
 
 /// The server, or the settings of one that does not run.

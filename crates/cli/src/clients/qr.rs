@@ -3,7 +3,7 @@
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// Black on white, whatever the terminal's colors are. Each line of text has two rows of the code.
 pub(super) fn of(text: &str) -> Result<String, CliError> {

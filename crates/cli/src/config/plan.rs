@@ -24,7 +24,7 @@ use super::settings::{ClientSettings, ClientsSettings, GatewaySettings, ServerSe
 use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
-use crate::exit::CliError;
+use crate::error::CliError;
 pub(crate) use entries::Entrance;
 use entries::Entry;
 pub use findings::Findings;

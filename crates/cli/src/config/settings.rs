@@ -26,7 +26,7 @@ use sumlink_transport::{Class, Early, PublicKey};
 
 use super::schedulers::parse_scheduler;
 use super::{Problem, memory};
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// Settings of a client; each is present only if it is set.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use sumlink_monitor::Report;
 use sumlink_transport::LinkReport;
 use sumlink_util::plain;
 
+use super::clients_request::ClientsRequest;
 use super::error::{ControlError, Refusal};
 use super::request::{LinkChange, LinkRate, Request, RouteRequest};
 use super::{PATIENCE, Stopping};
-use crate::clients::ClientsRequest;
 
 /// Longest accepted answer, in bytes: thousands of paths.
 const MAX_ANSWER: u64 = 64 << 20;

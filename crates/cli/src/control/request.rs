@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sumlink_transport::LinkPolicy;
 
-use crate::clients::ClientsRequest;
+use super::clients_request::ClientsRequest;
 
 /// Longest request, in bytes.
 pub(crate) const MAX_REQUEST: usize = 4096;

@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 use super::command::{read_file, read_file_of};
 use super::names;
 use super::redact::Redactor;
-use super::sections::Section;
+use super::section::Section;
 use crate::setup::machine::HOME;
 
 /// A configuration file.

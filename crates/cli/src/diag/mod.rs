@@ -7,6 +7,7 @@ mod command;
 mod configuration;
 mod names;
 mod redact;
+mod section;
 mod sections;
 
 use std::fs::OpenOptions;
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Local};
 use clap::Args;
 
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 use crate::output::{note, print};
 use redact::Redactor;
-use sections::Section;
+use section::Section;
 
 /// `sumlink diag`
 #[derive(Debug, Args)]

@@ -8,17 +8,11 @@ use sumlink_util::plain;
 
 use super::command::{capped, file, output};
 use super::redact::Redactor;
+use super::section::Section;
 use super::{configuration, names};
 use crate::control::{self, ControlError};
 use crate::find_socket;
 use crate::kernel;
-
-/// A text with a title.
-#[derive(Clone, Debug)]
-pub(super) struct Section {
-    pub(super) title: String,
-    pub(super) text: String,
-}
 
 /// Folder of the runtime directories of the services.
 const RUN: &str = "/run";
@@ -43,15 +37,6 @@ const PARAMETERS: &[&str] = &[
     "netfilter/nf_conntrack_count",
     "netfilter/nf_conntrack_max",
 ];
-
-impl Section {
-    pub(super) fn new(title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            text: text.into(),
-        }
-    }
-}
 
 /// Collects all sections and makes their names known to the redactor.
 pub(super) async fn collect(

@@ -13,7 +13,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::config::{self, ConfigError, Plan, Planned};
-use crate::exit::{CliError, Exit};
+use crate::error::CliError;
+use crate::exit::Exit;
 use crate::output::{print, print_json};
 use crate::signals::Stop;
 use crate::speedtest::CLIENT_FILE;

@@ -9,7 +9,8 @@ use super::firewall::{self, Incoming};
 use super::{Findings, TAKEN};
 use crate::config::ServerPlan;
 use crate::control;
-use crate::exit::{CliError, Exit};
+use crate::error::CliError;
+use crate::exit::Exit;
 use crate::find_socket;
 
 /// Control sockets of the unit that runs a server.

@@ -6,7 +6,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::utsname::uname;
 
 use super::Findings;
-use crate::exit::{CliError, Exit};
+use crate::error::CliError;
+use crate::exit::Exit;
 
 /// The first kernel on which a program without privileges may bind a socket to an interface.
 const BINDS: (u32, u32) = (5, 7);

@@ -13,7 +13,7 @@ use sumlink_tun::StatsHandle;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::route::Tested;
-use super::run::GatewayRouter;
+use super::router::GatewayRouter;
 use crate::client;
 use crate::control::{
     Controlled, LinkChange, Refusal, RefusalKind, Report, RouteRequest, Stopping,

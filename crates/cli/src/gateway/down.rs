@@ -9,7 +9,7 @@ use serde_json::json;
 use sumlink_gateway::kernel::{self, Cleaned};
 
 use crate::control::{self, ControlError};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::output::{print, print_json};
 

@@ -3,6 +3,7 @@
 //! - `up` is the client with further entries: captured traffic of this machine and its LAN, and
 //!   DNS.
 //! - `run` has the parts of a running gateway and their order at start and end.
+//! - `router` makes the router and the DNS forwarder.
 //! - `resolver` makes the programs of this machine ask the gateway's DNS.
 
 mod control;
@@ -12,6 +13,7 @@ mod lookup;
 mod own;
 mod resolver;
 mod route;
+mod router;
 mod run;
 pub(crate) mod status;
 
@@ -24,7 +26,7 @@ use sumlink_gateway::kernel::{self, Facts, Plan};
 
 use crate::args::ClientArgs;
 use crate::config::ClientPlan;
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{Events, print, print_json};
 
 pub(crate) use down::{DownArgs, run as down};

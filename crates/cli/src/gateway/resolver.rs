@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sumlink_dns::system::resolv_conf::{ResolvConf, Restored};
 use sumlink_dns::system::resolved;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// The file that programs read.
 const FILE: &str = "/etc/resolv.conf";

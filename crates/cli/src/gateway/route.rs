@@ -10,7 +10,7 @@ use sumlink_transport::Target;
 use sumlink_transport::target::Host;
 
 use crate::control::{self, RouteRequest};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::output::{print, print_json};
 use crate::table::Table;

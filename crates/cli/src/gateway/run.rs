@@ -11,17 +11,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde_json::json;
-use sumlink_dns::{Forwarder, Roots, Upstream, UpstreamAddress};
+use sumlink_dns::Forwarder;
 use sumlink_gateway::kernel::{
     self, Applied, CARRIER_MARK, Capture, Facts, KernelError, ListenerPorts, Prepared,
 };
 use sumlink_gateway::names::SharedNames;
-use sumlink_gateway::router::{
-    LocalExits, LocalSettings, Parts, Router, SystemInspector, WithoutBond,
-};
-use sumlink_gateway::rules::Rules;
 use sumlink_proxy::{ClassRule, Listener, Service, TransparentUdp};
-use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Client, links};
 use sumlink_tun::{Device, DeviceConfig, LanEcho};
 use tokio::sync::{Notify, watch};
@@ -32,10 +27,12 @@ use super::links::KnownLinks;
 use super::lookup::KnownServers;
 use super::own::LocalPolicy;
 use super::resolver::Resolver;
+use super::router::{GatewayRouter, forwarder, router};
 use crate::client::{Entries, Limits, report_connected};
-use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
+use crate::config::{ClientPlan, DnsSettings, GatewaySettings};
 use crate::control::ControlSocket;
-use crate::exit::{CliError, Exit};
+use crate::error::CliError;
+use crate::exit::Exit;
 use crate::find_socket;
 use crate::monitor::Reporting;
 use crate::opener::Late;
@@ -47,9 +44,6 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// Port of DNS.
 const DNS: u16 = 53;
-
-/// The router of a gateway.
-pub(super) type GatewayRouter = Router<Late>;
 
 /// The links named by flags or by the file, without patterns.
 pub(super) fn named_links(plan: &ClientPlan) -> Vec<String> {
@@ -440,66 +434,4 @@ impl DnsPorts {
 /// Whether an address needs a scope; hosts ask the gateway at its other ones.
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
-}
-
-/// The router over the bond and over single links.
-fn router(
-    settings: &GatewaySettings,
-    links: &KnownLinks,
-    names: &SharedNames,
-    policy: watch::Receiver<Arc<EgressPolicy>>,
-    bond: Late,
-) -> Result<GatewayRouter, CliError> {
-    let rules = match &settings.kept_rules {
-        Some(file) => Rules::with_file(settings.rules.clone(), file.clone())?,
-        None => Rules::new(settings.rules.clone()),
-    };
-    let local = LocalSettings {
-        mark: Some(CARRIER_MARK),
-        ..LocalSettings::default()
-    };
-    Ok(Router::new(Parts {
-        bond,
-        rules,
-        names: names.clone(),
-        local: LocalExits::new(Arc::new(links.clone()), policy, local),
-        inspector: Arc::new(SystemInspector::default()),
-        without_bond: match settings.kernel.without_bond {
-            kernel::WithoutBond::Block => WithoutBond::Block,
-            kernel::WithoutBond::Direct => WithoutBond::Direct,
-        },
-        is_up: links.is_up(),
-    }))
-}
-
-/// The forwarder, which asks over the router and reports the addresses of names to `names`.
-fn forwarder(settings: &GatewaySettings, names: &SharedNames, router: &GatewayRouter) -> Forwarder {
-    let dns = &settings.dns;
-    let roots = Roots::system();
-    let upstream =
-        |address: &UpstreamAddress| Upstream::new(address.clone(), router.clone(), &roots);
-    let upstreams = |addresses: &[UpstreamAddress]| addresses.iter().map(upstream).collect();
-    let mut rules = sumlink_dns::Rules::new(upstreams(&dns.resolvers));
-    for domain in &dns.domains {
-        rules = match domain {
-            DnsDomain::Forward(name, resolvers) => rules.with(
-                name.clone(),
-                sumlink_dns::Action::Forward(upstreams(resolvers)),
-            ),
-            DnsDomain::Block(name) => rules.with(name.clone(), sumlink_dns::Action::Block),
-        };
-    }
-    for name in &dns.allow_private {
-        rules = rules.with_private(name.clone());
-    }
-    let mut forwarding = sumlink_dns::Settings::default();
-    let names = names.clone();
-    forwarding.ipv6 = settings.kernel.ipv6;
-    forwarding.cache_bytes = dns.cache;
-    forwarding.observer = Some(Arc::new(move |chain: &[String], ip, ttl| {
-        for name in chain {
-            names.learn(ip, name, ttl);
-        }
-    }));
-    Forwarder::new(forwarding, rules)
 }

@@ -6,7 +6,7 @@ mod split;
 
 use clap::{Args, Subcommand};
 
-use crate::exit::CliError;
+use crate::error::CliError;
 use policy::PolicyArgs;
 pub(crate) use policy::read_beyond;
 use split::{JoinArgs, SplitArgs};

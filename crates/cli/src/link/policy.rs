@@ -11,7 +11,7 @@ use sumlink_transport::policy::{
 use sumlink_transport::{LinkPolicy, LinkReport, Priority};
 
 use crate::control::{self, LinkChange};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::find_socket;
 use crate::output::{print, print_json};
 use crate::table::{Table, bytes, printable, rate};

@@ -13,7 +13,7 @@ mod system;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::output::{print, print_json};
 use macs::{Mac, derived};
 use phy::Combinations;

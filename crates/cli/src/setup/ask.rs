@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Write};
 
 use sumlink_util::plain;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// Longest answer, in bytes: several public keys.
 const MAX_ANSWER: u64 = 4096;

@@ -10,7 +10,7 @@ use super::service::Place;
 use super::template::ClientValues;
 use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
 use crate::config::{parse_entry, parse_link};
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// `sumlink setup client`
 #[derive(Debug, Default, Args)]

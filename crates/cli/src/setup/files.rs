@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use sumlink_transport::SecretKey;
 use sumlink_transport::keys::KeyError;
 
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 
 /// The places of a configuration and of the key beside it.
 #[derive(Debug)]

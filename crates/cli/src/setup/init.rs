@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use sumlink_util::plain;
 
 use super::machine::path;
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 
 /// Folders of systemd's units, below the root (systemd.unit(5)).
 const UNITS: [&str; 5] = [

@@ -23,7 +23,7 @@ use sumlink_transport::keys::KeyError;
 use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::config::{self, ConfigError, File, server_address};
-use crate::exit::CliError;
+use crate::error::CliError;
 use crate::signals::Stop;
 use ask::Questions;
 use client::ClientSetup;

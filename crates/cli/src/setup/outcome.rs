@@ -11,7 +11,8 @@ use super::service::{Place, Role};
 use super::{Next, client, server};
 use crate::config::{self, ConfigError, Planned, Problem};
 use crate::doctor::{self, DoctorArgs};
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 use crate::find_socket;
 use crate::output::{note, print, print_json};
 

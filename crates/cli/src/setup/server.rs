@@ -13,7 +13,7 @@ use super::template::ServerValues;
 use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
 use crate::clients::addresses;
 use crate::config::{ClientsSettings, parse_server_listen};
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// `sumlink setup server`
 #[derive(Debug, Default, Args)]

@@ -10,7 +10,8 @@ use super::files::Draft;
 use super::init::Init;
 use super::machine::HOME;
 use super::template;
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 
 /// The store of clients of the service, in the folder that its unit creates.
 const STORE: &str = "/var/lib/sumlink-server/clients.db";

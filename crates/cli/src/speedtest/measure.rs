@@ -9,7 +9,8 @@ use sumlink_transport::{Class, Client, OpenError, Stream, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 
 /// The part of a measurement that does not count: TCP starts slowly.
 const WARM_UP: u32 = 4;

@@ -21,7 +21,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::ClientArgs;
 use crate::config::ClientPlan;
-use crate::exit::{CliError, Exit, Failure};
+use crate::error::{CliError, Failure};
+use crate::exit::Exit;
 use crate::find_socket;
 use crate::links::{resolve, towards};
 use crate::output::{note, print, print_json};

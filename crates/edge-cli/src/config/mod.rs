@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use sumlink::config::{ConfigError, Findings, Lines, Planned, Problem, Read, read_with};
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink_edge_node::NodeConfig;
 
 use crate::args::EdgeArgs;

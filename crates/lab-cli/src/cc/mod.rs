@@ -3,7 +3,7 @@
 mod trace;
 
 use clap::Subcommand;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::program::block_on;
 
 use trace::TraceArgs;

@@ -10,7 +10,7 @@ use sumlink_mmwave::figures::timeline::{self, Sweeping};
 
 use super::{keep, parse_scheme};
 use crate::error::of_mmwave;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::{print, print_json};
 use sumlink::table::Table;
 

@@ -14,7 +14,7 @@ use super::heatmap::OfficeArgs;
 use super::keep;
 use crate::error::of_mmwave;
 use sumlink::config::{ConfigError, Problem};
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::{print, print_json};
 
 /// `sumlink-lab mmwave beams`

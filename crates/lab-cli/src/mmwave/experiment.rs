@@ -12,7 +12,7 @@ use sumlink_scenario::experiment::File;
 use super::{bond, keep};
 use crate::error::of_lab;
 use sumlink::config::ConfigError;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::{print, print_json};
 use sumlink::table::Table;
 

@@ -19,7 +19,7 @@ use sumlink_plot::figures::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 use super::keep;
 use crate::error::of_mmwave;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::print;
 
 /// A figure's table and chart.

@@ -9,7 +9,7 @@ use sumlink_mmwave::figures::office::{CELLS, Office, Room, heat_map_picture};
 
 use super::keep;
 use crate::error::of_mmwave;
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::{print, print_json};
 
 /// The office to simulate.

@@ -14,7 +14,7 @@ use std::path::Path;
 use clap::Subcommand;
 use sumlink_mmwave::cell::SCHEMES;
 
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 
 /// The verbs of `sumlink-lab mmwave`.
 #[derive(Debug, Subcommand)]

@@ -12,7 +12,7 @@ use super::super::{ConfigError, Problem};
 use super::Planned;
 use crate::congestion::Controls;
 use crate::control::LONGEST_PATH;
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// The findings so far. A flag's problem belongs to the command line, every other to the file.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::exit::CliError;
+use crate::error::CliError;
 
 /// An interface of this machine.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sumlink_kernel::Record;
 use sumlink_lab::{WindowFlow, WindowPoint, draw_windows};
 
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 
 /// Most points of one flow kept for the chart; when they are reached, every second point is
 /// dropped.

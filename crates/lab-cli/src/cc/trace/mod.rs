@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::json;
 use sumlink_kernel::{Filter, Trace};
 
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 use sumlink::output::print_json;
 use sumlink::signals::Stop;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sumlink_kernel::Record;
 
-use sumlink::exit::CliError;
+use sumlink::error::CliError;
 
 /// Format of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
