@@ -9,7 +9,7 @@ use std::time::Duration;
 use sumlink_proxy::{Client, Limit, Usage};
 use tokio::sync::watch;
 
-use crate::forwarder::Resolved;
+use crate::resolved::Resolved;
 use crate::wire::Query;
 
 /// Age after which a question makes room for a newer one of the same client. Most resolvers answer

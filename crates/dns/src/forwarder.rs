@@ -15,6 +15,7 @@ use crate::chain;
 use crate::flight::{Flights, Landed};
 use crate::lifetime::{FAILURE, lifetime};
 use crate::log::Throttle;
+use crate::resolved::Resolved;
 use crate::rules::{Decision, Rules};
 use crate::settings::Settings;
 use crate::statistics::{Counters, Statistics};
@@ -80,19 +81,6 @@ pub(crate) struct Question {
     stale: Option<Bytes>,
     limit: usize,
     generation: u64,
-}
-
-/// A result, shared by all clients with the same question.
-#[derive(Clone, Debug)]
-pub(crate) enum Resolved {
-    /// A response, stored.
-    Response(Bytes),
-    /// A response that reports a failure, stored.
-    Failure(Bytes),
-    /// It had a private address.
-    Private,
-    /// No upstream answered.
-    Failed,
 }
 
 impl Forwarder {

@@ -27,6 +27,7 @@ pub mod fuzz;
 mod lifetime;
 mod log;
 mod private;
+mod resolved;
 mod rules;
 mod server;
 mod settings;

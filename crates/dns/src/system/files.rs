@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::resolv_conf::ResolvConfError;
+use super::error::ResolvConfError;
 
 /// Largest file that is kept, in bytes. Real ones have a few lines.
 const MAX_SIZE: u64 = 64 * 1024;

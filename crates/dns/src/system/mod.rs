@@ -5,6 +5,7 @@
 //!
 //! [`resolved::is_used`] says which of them fits a machine.
 
+mod error;
 mod files;
 pub mod resolv_conf;
 pub mod resolved;

@@ -5,13 +5,12 @@
 //! file to which it leads changes. Changes that others made meanwhile are never overwritten.
 
 use std::fs;
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sumlink_util::plain;
 
+pub use super::error::ResolvConfError;
 use super::files::{read, replace, target, write_like};
 
 /// The file, and the state file with its earlier content.
@@ -30,29 +29,6 @@ pub enum Restored {
     Yes,
     /// Others have changed it meanwhile. It is left as it is.
     ChangedByOthers,
-}
-
-/// Why the file is not written or not restored.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResolvConfError {
-    /// A file cannot be read.
-    #[error("cannot read {path}: {reason}", path = .0.display(), reason = plain(.1))]
-    Read(PathBuf, io::Error),
-    /// A file cannot be written.
-    #[error("cannot write {path}: {reason}", path = .0.display(), reason = plain(.1))]
-    Write(PathBuf, io::Error),
-    /// It is not a text file of a sensible size.
-    #[error(
-        "{path} is not a text file of at most 64 KiB; it is left as it is", path = .0.display()
-    )]
-    Unusual(PathBuf),
-    /// The state file is damaged.
-    #[error(
-        "{path} is damaged, so the earlier content of the resolver file is unknown; check that \
-         file, then remove {path}", path = .0.display()
-    )]
-    BadState(PathBuf),
 }
 
 /// The content of the state file.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::stream::{IDLE, StreamExchange};
 use super::tls::plain_connect;
 use super::{Boxed, CLASS, Exchange, ExchangeError, Response, random_id};
-use crate::wire::{Edns, Form, Message, Query, code, flag};
+use crate::wire::{Form, Message, Query, flag, is_without_edns};
 
 /// Bounds of the time after which a question is sent again. The pause doubles each time.
 const FIRST_RESEND: Duration = Duration::from_millis(250);
@@ -174,20 +174,4 @@ impl<O: Opener + DatagramOpener> Exchange for DatagramExchange<O> {
     fn exchange<'a>(&'a self, query: &'a Query) -> Boxed<'a, Result<Response, ExchangeError>> {
         Box::pin(self.ask(query))
     }
-}
-
-/// Whether a resolver reports that it does not know EDNS: an error without EDNS, and often without
-/// the question (RFC 6891, section 7).
-pub(super) fn is_without_edns(id: u16, answer: &[u8]) -> bool {
-    let Some(&[id_high, id_low, high, low]) = answer.first_chunk::<4>() else {
-        return false;
-    };
-    let flags = u16::from_be_bytes([high, low]);
-    u16::from_be_bytes([id_high, id_low]) == id
-        && flags & flag::RESPONSE != 0
-        && matches!(
-            flags & flag::CODE,
-            code::FORMAT_ERROR | code::NOT_IMPLEMENTED
-        )
-        && Message::read(answer).map_or(true, |message| Edns::of(&message).is_none())
 }

@@ -9,9 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::datagram::is_without_edns;
 use super::{Boxed, Connect, Exchange, ExchangeError, Io, Response, random_id};
-use crate::wire::{Form, Query};
+use crate::wire::{Form, Query, is_without_edns};
 
 /// Time without questions after which a connection is closed: seconds for TCP (RFC 7766, section
 /// 6.2.3), longer for TLS, which costs more to set up.

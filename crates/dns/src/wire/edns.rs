@@ -1,7 +1,7 @@
 //! EDNS: the OPT record (RFC 6891).
 
 use super::message::Section;
-use super::{Message, kind};
+use super::{Message, code, flag, kind};
 
 /// Longest response over UDP that the forwarder sends or asks for, in bytes: it fits into the
 /// smallest MTU of IPv6, 1280 bytes, and so is never fragmented (RFC 9715, section 3.2).
@@ -45,6 +45,22 @@ impl Edns {
             is_dnssec_ok: record.ttl & DNSSEC_OK != 0,
         })
     }
+}
+
+/// Whether a resolver reports that it does not know EDNS: an error without EDNS, and often without
+/// the question (RFC 6891, section 7).
+pub(crate) fn is_without_edns(id: u16, answer: &[u8]) -> bool {
+    let Some(&[id_high, id_low, high, low]) = answer.first_chunk::<4>() else {
+        return false;
+    };
+    let flags = u16::from_be_bytes([high, low]);
+    u16::from_be_bytes([id_high, id_low]) == id
+        && flags & flag::RESPONSE != 0
+        && matches!(
+            flags & flag::CODE,
+            code::FORMAT_ERROR | code::NOT_IMPLEMENTED
+        )
+        && Message::read(answer).map_or(true, |message| Edns::of(&message).is_none())
 }
 
 /// Appends an OPT record. `code` is a whole response code, `error` an extended error.

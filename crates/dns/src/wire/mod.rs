@@ -10,7 +10,7 @@ mod name;
 mod query;
 mod reply;
 
-pub(crate) use edns::Edns;
+pub(crate) use edns::is_without_edns;
 pub(crate) use message::{Message, Question, Record, Section, flag};
 pub use name::{MAX_NAME, Name, NameError};
 pub(crate) use query::{ClientQuery, Form, Query, Unreadable};
