@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::datagram::DatagramConfig;
-use crate::pages::PAGE;
+use crate::page::PAGE;
 use crate::scheduler::fbdt::FbdtConfig;
 use crate::scheduler::{self, OwnSchedulers};
 use crate::selector::SelectorConfig;

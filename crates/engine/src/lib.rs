@@ -65,6 +65,7 @@ pub mod frame;
 mod learn;
 mod meter;
 mod outgoing;
+mod page;
 mod pages;
 mod path;
 pub mod peer_text;
@@ -89,7 +90,7 @@ pub use datagram::{
     DatagramSample, DatagramStats, DuplicateLimits, FlowConfig, FlowError, FlowErrorCode, FlowId,
     FlowStats, PathHealth, QueueLimits,
 };
-pub use pages::PAGE;
+pub use page::PAGE;
 pub use path::{Flight, LossState, Path, PathSample, PathState, SustainedRate};
 pub use peer_text::PeerText;
 pub use policy::{PathPolicy, PeerPolicy, Priority};

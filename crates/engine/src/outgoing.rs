@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::pages::{PAGE, Pages, Spare};
+use crate::page::PAGE;
+use crate::pages::{Pages, Spare};
 
 /// Chunks shorter than this are copied, because a chunk keeps the whole allocation that it is part
 /// of alive.

@@ -4,13 +4,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::page::{PAGE, Page};
 use crate::received::Received;
-
-/// Size of a page in bytes. A single byte occupies a whole page, so this is also the granularity of
-/// memory accounting.
-pub const PAGE: usize = 2048;
-
-pub(crate) type Page = Box<[u8; PAGE]>;
 
 /// Bytes between two moving ends: written anywhere above the front, read anywhere, freed from the
 /// front.

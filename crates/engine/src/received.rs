@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Buf;
 
-use crate::pages::{PAGE, Page};
+use crate::page::{PAGE, Page};
 
 /// Bytes of a stream, in order, as [`Session::read_pages`](crate::Session::read_pages) hands them
 /// over.

@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::learn::{self, Learner};
 use crate::outgoing::Outgoing;
-use crate::pages::{PAGE, Pages, Spare};
+use crate::page::PAGE;
+use crate::pages::{Pages, Spare};
 use crate::ranges::RangeSet;
 use crate::reader::Reader;
 use crate::received::Received;

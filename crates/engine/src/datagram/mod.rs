@@ -32,6 +32,7 @@
 //! packets that were never sent is a protocol error as it is on stream paths: it would make this
 //! side trust a path that does not deliver.
 
+mod budget;
 mod clock;
 mod config;
 mod control;

@@ -1,5 +1,7 @@
 //! The datagram half of a session, and its operations.
 
+mod snapshot;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::queue::Rules;
+use super::rules::Rules;
 use crate::Instant;
 
 /// A queue of less than this many bytes never counts as standing: one large packet.

@@ -4,13 +4,15 @@ mod codel;
 mod fates;
 pub(super) mod lane;
 pub(super) mod queue;
+mod rules;
 pub(super) mod table;
 
 use std::time::Duration;
 
 use fates::Fates;
 use lane::{Copy, CopyKind, Lane};
-use queue::{Drops, Queue, Rules};
+use queue::{Drops, Queue};
+use rules::Rules;
 use table::Link;
 
 use super::config::DatagramConfig;

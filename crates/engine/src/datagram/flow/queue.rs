@@ -10,13 +10,12 @@
 //! arrives. These have sequence numbers from then on, so CoDel drops the first one without.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::codel::Codel;
+use super::rules::Rules;
 use crate::Instant;
-use crate::datagram::QueueLimits;
 
 /// Bookkeeping of a queued datagram, which counts as memory together with its payload.
 pub(crate) const OVERHEAD: usize = 64;
@@ -40,18 +39,6 @@ pub(crate) struct Drops {
     pub(crate) late: u64,
     /// CoDel's signal to the sender.
     pub(crate) codel: u64,
-}
-
-/// How long datagrams may wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) limits: QueueLimits,
-    /// CoDel's interval: a typical round trip of the flow; none without CoDel.
-    pub(crate) interval: Option<Duration>,
-    /// Least of CoDel's targets.
-    pub(crate) target: Duration,
-    /// A queue of these bytes is not too long, however long it stands.
-    pub(crate) standing: usize,
 }
 
 /// Datagrams of one flow in the order in which the program sent them.
@@ -225,7 +212,10 @@ pub(crate) fn cost(payload: &Bytes) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::datagram::QueueLimits;
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -11,7 +11,7 @@ mod set;
 
 use std::time::Duration;
 
-use super::policy::Budget;
+use super::budget::Budget;
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Instant, PathId};
 

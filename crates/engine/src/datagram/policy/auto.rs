@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use super::budget::Budget;
 use super::duplicate::{self, best_links};
 use super::pinned::Pinned;
 use super::spread::{self, Spread};
 use super::{DatagramPolicy, Facts, FlowPolicy, Links, Offer, Placement};
+use crate::datagram::budget::Budget;
 use crate::datagram::config::DuplicateLimits;
 use crate::datagram::path::{DatagramPath, Paths};
 use crate::{Class, Instant};

@@ -4,7 +4,6 @@
 //! instance.
 
 mod auto;
-mod budget;
 mod duplicate;
 mod learn;
 mod pinned;
@@ -17,7 +16,6 @@ use super::config::DatagramConfig;
 use super::path::{DatagramPath, Paths};
 use crate::{Class, Instant, PathId};
 
-pub(super) use budget::Budget;
 pub(super) use learn::Learner;
 
 /// How the datagrams of a flow use the paths.

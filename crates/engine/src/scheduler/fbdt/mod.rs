@@ -16,6 +16,8 @@ mod config;
 mod coupling;
 mod forward;
 mod gap;
+mod group;
+mod memory;
 mod repeat;
 mod sorted;
 #[cfg(test)]
@@ -36,8 +38,9 @@ pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
 use gap::Gaps;
+use group::is_in_danger;
 use repeat::{Repeats, is_unreliable};
-use turns::{Turns, is_in_danger};
+use turns::Turns;
 use window::Window;
 
 /// Forward and backward data transmission.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::arrival::{delay, piece};
-use super::gap::usual_memory;
+use super::memory::usual_memory;
 use crate::path::{Flight, Path, REPORT_SLACK};
 use crate::scheduler::{Pick, View};
 use crate::stream::Stream;

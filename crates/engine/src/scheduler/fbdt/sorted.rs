@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
-use super::turns::{GROUPS, can_send, group_of, is_in_danger, key_of};
+use super::group::{GROUPS, can_send, group_of, is_in_danger, key_of};
 use crate::path::Path;
 use crate::scheduler::View;
 use crate::stream::Stream;

@@ -9,14 +9,14 @@ const SAVED: Duration = Duration::from_millis(500);
 
 /// A token bucket. It is full at the beginning.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::datagram) struct Budget {
+pub(super) struct Budget {
     spent: f64,
     at: Instant,
 }
 
 impl Budget {
     /// Takes `bytes` if the budget of `rate` bytes per second has them.
-    pub(in crate::datagram) fn take(&mut self, bytes: usize, rate: f64, now: Instant) -> bool {
+    pub(super) fn take(&mut self, bytes: usize, rate: f64, now: Instant) -> bool {
         let earned = now.saturating_sub(self.at).as_secs_f64() * rate;
         self.spent = (self.spent - earned).max(0.0);
         self.at = now;
