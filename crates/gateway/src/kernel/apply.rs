@@ -8,12 +8,12 @@ use rtnetlink::packet_route::route::RouteMessage;
 use rtnetlink::packet_route::rule::RuleMessage;
 
 use super::TABLE_LAN;
-use super::check::Refusal;
 use super::error::KernelError;
 use super::facts::Facts;
 use super::netlink::Netlink;
 use super::nft;
 use super::plan::{self, Plan};
+use super::refusal::Refusal;
 use super::remove::{Cleaned, our_routes, our_rules, remove};
 use super::routing::{Route, Rule};
 use super::settings::Settings;

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::apply::{Applied, Steps};
 use super::error::KernelError;
 use super::nft;
+use super::vpn::{Reported, Vpn, other_vpns};
 
 impl Applied {
     /// Follows the kernel's changes: updates routes to a LAN when its addresses change, and
@@ -105,6 +106,43 @@ impl Applied {
             }
         }
         Ok(())
+    }
+
+    /// Reports VPNs that have got or lost the default route since the last call. The gateway keeps
+    /// its rules: one of the two programs would otherwise fight the other for the first place.
+    fn report_vpns(&mut self) {
+        let plan = &self.plan;
+        let last = plan.rules.iter().map(|rule| rule.preference).max();
+        let behind_ours = last.map_or(0, |last| last + 1);
+        let mut now: Vec<Reported> = Vec::new();
+        for vpn in other_vpns(&plan.settings, &self.facts, plan.touched(), behind_ours) {
+            let takes_all = vpn.rule.is_some_and(|rule| rule.preference < behind_ours);
+            let Vpn { device, origin, .. } = vpn;
+            let reported = Reported { device, takes_all };
+            if now.contains(&reported) {
+                continue;
+            }
+            let device = &reported.device;
+            match (self.vpns.contains(&reported), takes_all) {
+                (true, _) => {}
+                (false, true) => tracing::warn!(
+                    "another VPN has taken the default route from the gateway (device {device}, \
+                     {origin}): connections use it, not the bond; stop it, or set over_vpn = true \
+                     and start the gateway again"
+                ),
+                (false, false) => tracing::warn!(
+                    "another VPN has added a default route (device {device}, {origin}), which has \
+                     no effect while the gateway runs: connections use the bond"
+                ),
+            }
+            now.push(reported);
+        }
+        for Reported { device, .. } in &self.vpns {
+            if !now.iter().any(|vpn| vpn.device == *device) {
+                tracing::info!("the VPN on {device} no longer has a default route");
+            }
+        }
+        self.vpns = now;
     }
 }
 

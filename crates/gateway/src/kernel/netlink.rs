@@ -11,7 +11,7 @@ use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
 use rtnetlink::packet_route::rule::{RuleAttribute, RuleFlags, RuleMessage};
 use rtnetlink::{Handle, IpVersion, LinkUnspec};
 
-use super::facts::{self, DeviceFact, RouteFact, RouteKind, RuleFact};
+use super::network::{self, DeviceFact, RouteFact, RouteKind, RuleFact};
 use super::routing::{Family, Hop, Route, Rule, ours};
 use super::{CARRIER_MARK, MARK_MASK};
 
@@ -48,11 +48,11 @@ impl Netlink {
         let mut rules = Vec::new();
         let mut routes = Vec::new();
         for family in Family::ALL {
-            rules.extend(self.rules(family).await?.iter().filter_map(facts::rule));
+            rules.extend(self.rules(family).await?.iter().filter_map(network::rule));
             let found = self.routes(family, RouteMessage::default()).await?;
             let facts = found
                 .iter()
-                .filter_map(|message| facts::route(message, |index| names.get(&index).cloned()));
+                .filter_map(|message| network::route(message, |index| names.get(&index).cloned()));
             routes.extend(facts);
         }
         Ok((devices, rules, routes))
@@ -62,13 +62,13 @@ impl Netlink {
     pub(super) async fn devices(&self) -> io::Result<Vec<DeviceFact>> {
         let links = self.handle.link().get().execute();
         let links: Vec<_> = links.try_collect().await.map_err(to_io)?;
-        let mut devices: Vec<DeviceFact> = links.iter().map(facts::device).collect();
+        let mut devices: Vec<DeviceFact> = links.iter().map(network::device).collect();
         let addresses = self.handle.address().get().execute();
         let addresses: Vec<_> = addresses.try_collect().await.map_err(to_io)?;
         for message in addresses {
             let index = message.header.index;
             if let Some(device) = devices.iter_mut().find(|device| device.index == index) {
-                device.addresses.extend(network(&message));
+                device.addresses.extend(network_of(&message));
             }
         }
         Ok(devices)
@@ -113,7 +113,7 @@ impl Netlink {
         let names = names(&self.devices().await?);
         let routes = self.routes(family, question).await?;
         let ours = routes.into_iter().filter_map(|message| {
-            let fact = facts::route(&message, |index| names.get(&index).cloned())?;
+            let fact = network::route(&message, |index| names.get(&index).cloned())?;
             if !fact.is_ours {
                 return None;
             }
@@ -240,7 +240,7 @@ fn names(devices: &[DeviceFact]) -> HashMap<u32, String> {
 }
 
 /// An address and its network.
-fn network(message: &AddressMessage) -> Option<IpNet> {
+fn network_of(message: &AddressMessage) -> Option<IpNet> {
     let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
         message.attributes.iter().find_map(wanted)
     };

@@ -9,9 +9,11 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::FIRST_PREFERENCE;
-use super::check::{self, Refusal, Warning};
-use super::facts::{Facts, RouteFact, RouteKind};
+use super::check;
+use super::facts::Facts;
+use super::network::{RouteFact, RouteKind};
 use super::nft::{self, NftSupport, Table};
+use super::refusal::{Refusal, Warning};
 use super::routing::{Family, Route, Rule};
 use super::settings::{Capture, Settings, WithoutBond};
 use super::sysctl::Sysctl;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::super::check;
-use super::super::facts::{DeviceFact, Facts};
+use super::super::facts::Facts;
+use super::super::network::DeviceFact;
 use super::super::routing::{Family, Hop, Route};
 use super::super::settings::{Capture, DeviceSettings, Settings, WithoutBond};
 use super::super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
