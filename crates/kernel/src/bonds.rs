@@ -9,6 +9,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 
 use crate::error::Error;
+use crate::log::capture_log;
 
 /// Maximum number of sockets of one bond that see each other. Further ones see these and are not
 /// seen.
@@ -67,7 +68,7 @@ impl Bonds {
     ///
     /// [`Error::Map`] if the kernel cannot create it.
     pub fn new() -> Result<Self, Error> {
-        crate::load::capture_log(|| {
+        capture_log(|| {
             let made = || {
                 let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
                 let map = |name| {

@@ -32,6 +32,7 @@
 mod bonds;
 mod error;
 mod load;
+mod log;
 mod pins;
 mod probe;
 mod share;

@@ -1,14 +1,14 @@
 //! Loading congestion controls into the kernel.
 
-use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use libbpf_rs::{ErrorKind, Link, MapCore, MapType, ObjectBuilder, PrintLevel, set_print};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapType, ObjectBuilder};
 use sumlink_congestion::Settings;
 
 use crate::bonds::Bonds;
 use crate::error::Error;
+use crate::log::capture_log;
 use crate::probe::probe;
 use crate::twin::{TWINS, Twin};
 
@@ -118,22 +118,6 @@ fn attach(twin: &Twin, settings: &[u8], bonds: &Bonds) -> libbpf_rs::Result<Link
         .filter(|map| map.map_type() == MapType::StructOps);
     let mut operations = operations.next().expect("a twin has its operations");
     operations.attach_struct_ops()
-}
-
-thread_local! {
-    static LOG: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Runs a call into libbpf, which otherwise prints to standard error, and returns its output.
-/// libbpf logs on the calling thread, so output of other threads is not mixed in.
-pub(crate) fn capture_log<R>(call: impl FnOnce() -> R) -> (R, String) {
-    fn keep(_: PrintLevel, text: String) {
-        LOG.with_borrow_mut(|log| log.push_str(&text));
-    }
-    set_print(Some((PrintLevel::Warn, keep)));
-    LOG.take();
-    let result = call();
-    (result, LOG.take())
 }
 
 #[cfg(test)]

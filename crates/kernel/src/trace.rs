@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingB
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
-use crate::load::capture_log;
+use crate::log::capture_log;
 use crate::probe::probe;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
