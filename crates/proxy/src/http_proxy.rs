@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::Opener;
-use crate::listener::Classes;
+use crate::classes::Classes;
 use request::{MAX_HEAD, Request, RequestError};
 use sumlink_exit::relay::{Upload, part, relay};
 

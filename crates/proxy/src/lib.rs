@@ -40,6 +40,7 @@ pub use udp_transparent::TransparentUdp;
 mod active;
 mod associations;
 pub mod class;
+mod classes;
 mod client;
 mod connection_limit;
 pub mod forward;

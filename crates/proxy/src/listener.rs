@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
 use crate::associations::{Associations, NoDatagrams};
-use crate::class::{Flow, class_of, class_of_datagrams};
+use crate::classes::Classes;
 use crate::connection_limit::Admission;
 use crate::{
     Active, Class, ClassRule, Client, ConnectionLimit, DatagramOpener, Forward, ListenError,
@@ -311,37 +311,6 @@ async fn pass<O: Opener>(
 fn reset(local: &TcpStream) {
     if let Err(error) = local.set_zero_linger() {
         debug!(%error, "cannot set SO_LINGER");
-    }
-}
-
-/// The rules, and the properties of a connection known before its request.
-#[derive(Debug)]
-pub(crate) struct Classes {
-    rules: Arc<[ClassRule]>,
-    dscp: Option<u8>,
-}
-
-impl Classes {
-    /// The class of a stream to `target`, requested by `user` if a name was sent.
-    pub(crate) fn of(&self, target: &Target, user: Option<&[u8]>) -> Option<Class> {
-        let (port, dscp) = (target.port, self.dscp);
-        class_of(&self.rules, &Flow { port, dscp, user })
-    }
-
-    /// The class of a flow of datagrams to `target`, with the DSCP of its first datagram.
-    pub(crate) fn of_datagrams(
-        &self,
-        target: &Target,
-        user: Option<&[u8]>,
-        dscp: Option<u8>,
-    ) -> Option<Class> {
-        let port = target.port;
-        class_of_datagrams(&self.rules, &Flow { port, dscp, user })
-    }
-
-    /// Whether a rule depends on the user name.
-    pub(crate) fn needs_user(&self) -> bool {
-        self.rules.iter().any(|rule| rule.user.is_some())
     }
 }
 

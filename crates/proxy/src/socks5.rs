@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::associations::Associations;
-use crate::listener::Classes;
+use crate::classes::Classes;
 use crate::{DatagramOpener, Opener};
 pub(crate) use associate::send_all;
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};

@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 
 use super::message::{Address, DatagramHeader, Reply, Request};
 use crate::associations::Associations;
-use crate::listener::Classes;
+use crate::classes::Classes;
 use crate::origin::canonical;
 use crate::source::{Source, Throttle};
 use crate::{Client, DatagramOpener, Target, Usage};
