@@ -1,21 +1,17 @@
-//! The device, opened and served.
+//! The device.
 
-use std::future::Future;
-use std::io;
-use std::sync::Arc;
 
-use sumlink_proxy::{ClassRule, ConnectionLimit, DatagramOpener, Opener, SourceLimit};
+use sumlink_proxy::{ConnectionLimit, SourceLimit};
 use sumlink_tun_device::{Created, Setup, create, has_ipv6, set_up};
 use tracing::info;
 
 use crate::config::{DeviceConfig, MIN_MTU, Range};
 use crate::error::TunError;
 use crate::port::Port;
-use crate::stack::Stack;
 use crate::stats::StatsHandle;
 use crate::tcp::Listener;
 
-/// A TUN device that is up. It serves nothing until [`serve`]. Dropping it removes the device with
+/// A TUN device that is up. It serves nothing until [`serve`](crate::serve). Dropping it removes the device with
 /// its addresses and routes.
 pub struct Device {
     pub(crate) port: Port,
@@ -129,28 +125,4 @@ impl Device {
     pub fn stats(&self) -> StatsHandle {
         self.stats.clone()
     }
-}
-
-/// Serves the device over `opener` until `shutdown` completes; then it resets new connections and
-/// returns when the open ones have ended. `classes` are applied as by the other entries.
-///
-/// Dropping the future removes the device and resets the connections. To limit the time for the
-/// remaining connections, wrap the future in a [`tokio::time::timeout`].
-///
-/// # Errors
-///
-/// The device is gone, for instance because it was deleted.
-pub async fn serve<O: Opener + DatagramOpener>(
-    device: Device,
-    opener: O,
-    limits: Limits,
-    classes: Arc<[ClassRule]>,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let name = device.name.clone();
-    let served = Stack::new(device, opener, limits, classes)
-        .run(shutdown)
-        .await;
-    info!(device = %name, "TUN device is no longer served");
-    served
 }

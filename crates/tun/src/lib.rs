@@ -30,9 +30,10 @@
 #![deny(unsafe_code)]
 
 pub use config::{DeviceConfig, MIN_MTU};
-pub use device::{Device, Limits, Offload, serve};
+pub use device::{Device, Limits, Offload};
 pub use error::TunError;
 pub use lan_echo::LanEcho;
+pub use serve::serve;
 pub use stats::{Drops, Flows, Stats, StatsHandle};
 pub use sumlink_tun_device::DeviceError;
 
@@ -46,6 +47,7 @@ pub mod nat;
 pub mod packet;
 mod port;
 mod reporter;
+mod serve;
 mod sink;
 mod sources;
 mod stack;

@@ -11,7 +11,8 @@ use tokio::io::unix::AsyncFd;
 use tracing::debug;
 use tun_rs::{SyncDevice, VIRTIO_NET_HDR_GSO_UDP_L4, VIRTIO_NET_HDR_LEN, VirtioNetHdr};
 
-use crate::packet::build::{self, MIN_MTU6, UDP_HEADER, header_len};
+use crate::packet::build::{self, UDP_HEADER};
+use crate::packet::header::{MIN_MTU6, header_len};
 use crate::sink::Sink;
 use crate::stats::Counters;
 use crate::system::register_device;

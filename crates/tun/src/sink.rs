@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::packet::build;
+use crate::packet::header::header_len;
 
 /// Takes packets for programs. Never waits; a packet may get lost.
 pub(crate) trait Sink: Send + Sync + 'static {
@@ -30,7 +31,7 @@ pub(crate) fn datagram(
     id: u16,
     payload: &[u8],
 ) -> Vec<u8> {
-    let headers = build::header_len(source.ip()) + build::UDP_HEADER;
+    let headers = header_len(source.ip()) + build::UDP_HEADER;
     let mut packet = Vec::with_capacity(headers + payload.len());
     build::udp_headers(&mut packet, source, destination, id, &[payload], false);
     packet.extend_from_slice(payload);

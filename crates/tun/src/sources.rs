@@ -14,6 +14,7 @@ use tracing::{debug, error};
 
 use crate::mailbox::{Item, Receiver, Sender, mailbox};
 use crate::packet::build;
+use crate::packet::header::header_len;
 use crate::packet::icmp::{MAX_QUOTE, Problem};
 use crate::reporter::Reporter;
 use crate::sink::Sink;
@@ -214,7 +215,7 @@ fn send<D: DatagramOpener, S: Sink>(
         Ok(()) => {}
         Err(SendError::TooBig { most }) => {
             shared.counters.dropped.too_big.increment();
-            let headers = build::header_len(remote.ip()) + build::UDP_HEADER;
+            let headers = header_len(remote.ip()) + build::UDP_HEADER;
             let mtu = u32::try_from(most.saturating_add(headers)).unwrap_or(u32::MAX);
             if let Some(sent) = sent.get(&remote) {
                 report(shared, Problem::TooBig { mtu }, remote, sent);

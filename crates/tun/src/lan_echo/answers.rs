@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::debug;
 
-use crate::packet::build::{self, MIN_MTU6};
+use crate::packet::build::{self};
+use crate::packet::header::MIN_MTU6;
 use crate::sink::Sink;
 use crate::stats::Counters;
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use sumlink_exit::datagram::FlowFailure;
 
-use super::build::{IpHeader, MIN_MTU6, header_len};
 use super::checksum::{Sum, pseudo_header};
+use super::header::{IpHeader, MIN_MTU6, header_len};
 use super::{Body, Packet, protocol};
 
 /// Type of an ICMP echo request.

@@ -12,6 +12,7 @@ use etherparse::{
 
 pub mod build;
 pub mod checksum;
+pub mod header;
 pub mod icmp;
 pub mod reassembly;
 mod rewrite;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::build::IpHeader;
 use super::checksum::replace;
+use super::header::IpHeader;
 use super::{Fragment, Packet};
 
 /// Most incomplete datagrams.
