@@ -3,8 +3,8 @@
 pub(crate) mod client;
 pub mod config;
 pub mod datagrams;
+pub(crate) mod error;
 pub mod join;
 pub mod publish;
 pub mod status;
 pub(crate) mod stream;
-pub(crate) mod totals;

@@ -23,6 +23,7 @@ pub mod socket;
 )]
 pub(crate) mod sockopt;
 mod stats;
+pub(crate) mod tag;
 #[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
 pub mod tcp_info;
 pub mod tls;

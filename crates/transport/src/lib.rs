@@ -58,7 +58,8 @@ mod publishing;
 mod server;
 mod session;
 
-pub use api::client::{Client, ConnectError, SetPolicyError};
+pub use api::client::Client;
+pub use api::error::{ConnectError, SetPolicyError};
 pub use api::status::{PathEvent, SessionEvent, SessionStatus};
 pub use api::stream::{Lent, Stream};
 pub use api::{config, datagrams, join, publish, status};

@@ -4,6 +4,7 @@
 
 mod client;
 mod datagrams;
+mod traffic;
 pub(crate) mod wire;
 
 pub(crate) use client::{End, Publisher, session_of, until_end};

@@ -30,9 +30,9 @@ use tokio::time::MissedTickBehavior;
 
 use crate::api::config::{AuthorizedClient, ServerConfig};
 use crate::api::publish::PublishRule;
+use crate::api::status::PeerTotals;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
-use crate::api::totals::PeerTotals;
 use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::{QuicError, QuicListener};
 use crate::carrier::socket::{self, SocketError};

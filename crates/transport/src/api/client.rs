@@ -1,6 +1,5 @@
 //! The client: a session to one server over all links, created anew when the server has lost it.
 
-mod error;
 mod task;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +11,18 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::api::config::ClientConfig;
+use crate::api::error::{ConnectError, SetPolicyError};
+use crate::api::status::PeerTotals;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
-use crate::api::totals::PeerTotals;
 use crate::links::names::Names;
 use crate::links::policy::{LinkPolicy, LinkReport, Policies};
 use crate::links::servers::Servers;
 use crate::publishing::Publisher;
-use crate::session::driver::{Command, LinkStates, open_in};
+use crate::session::command::{Command, open_in};
+use crate::session::driver::LinkStates;
 use crate::session::former::Former;
 use crate::session::sources::Sources;
-pub(crate) use error::is_lost;
-pub use error::{ConnectError, SetPolicyError};
 use sumlink_exit::target::{OpenError, OwnService, Target};
 use task::Task;
 

@@ -1,6 +1,7 @@
 //! The configuration of a client and a server: plain structures, filled by the command line, a TOML
 //! file or a program that uses this crate.
 
+mod engine;
 mod names;
 mod server;
 mod servers;
@@ -20,7 +21,7 @@ use sumlink_engine::{
     Class, ConfigError, DatagramConfig, DatagramPolicy, Redundancy, Role, SelectorConfig, scheduler,
 };
 
-use crate::api::client::ConnectError;
+use crate::api::error::ConnectError;
 #[cfg(doc)]
 use crate::api::publish::MAX_PUBLISHED;
 use crate::api::publish::Publish;
@@ -28,8 +29,8 @@ use crate::carrier::groups::CarrierGroups;
 use crate::carrier::keys::{PublicKey, SecretKey};
 use crate::links::policy::{LinkPolicy, check_state};
 use crate::links::{self, Lookup};
-use crate::session::driver::engine_config;
-use crate::session::pipe;
+use crate::session::pipe::memory;
+pub(crate) use engine::engine_config;
 
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]
@@ -149,7 +150,7 @@ impl SessionConfig {
 
     /// Memory reserved for the pipes of all streams, of either side, independent of the pool.
     fn floors(max_streams: u64) -> u64 {
-        2 * max_streams.min(1 << 32) * pipe::memory::FLOOR as u64
+        2 * max_streams.min(1 << 32) * memory::FLOOR as u64
     }
 }
 

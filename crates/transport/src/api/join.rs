@@ -12,9 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest::{SHA256, digest};
 use rustls::AlertDescription;
 use sumlink_engine::PeerText;
 use sumlink_engine::frame::{Frame, VERSION};
@@ -25,11 +22,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::carrier::handshake::{CarrierError, HANDSHAKE_TIMEOUT, read_frame, within};
 use crate::carrier::keys::{PublicKey, SecretKey};
+pub use crate::carrier::tag::{Tag, tag, tag_protocol};
 use crate::carrier::tls::{self, HandshakeError, Identity, JOIN_ALPN};
 use crate::links::names::any_server;
-
-/// The tag of a secret.
-pub type Tag = [u8; 16];
 
 /// The answer to an invitation's secret; the inner `None` is a secret that no open invitation has.
 pub type Redeemed = Result<Option<String>, String>;
@@ -88,17 +83,6 @@ pub enum JoinError {
 
 /// Time for a TCP connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The tag of a secret. It does not help to find the secret.
-pub fn tag(secret: &[u8; 16]) -> Tag {
-    let hash = digest(
-        &SHA256,
-        &[b"sumlink invitation tag\0", &secret[..]].concat(),
-    );
-    let mut tag = [0; 16];
-    tag.copy_from_slice(&hash.as_ref()[..16]);
-    tag
-}
 
 /// Joins the server at the first of these addresses (HOST:PORT) that answers; returns the address
 /// and the name that this client has at the server.
@@ -180,20 +164,6 @@ async fn join_at(
     }
 }
 
-/// The second protocol name of a client with this tag, after [`JOIN_ALPN`](crate::tls::JOIN_ALPN).
-pub fn tag_protocol(tag: &Tag) -> Vec<u8> {
-    [TAG_PROTOCOL, URL_SAFE_NO_PAD.encode(tag).as_bytes()].concat()
-}
-
-/// The tag among a client's protocol names.
-pub(crate) fn tag_of<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> Option<Tag> {
-    let text = names.find_map(|name| name.strip_prefix(TAG_PROTOCOL))?;
-    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
-}
-
-/// The beginning of the protocol name with a tag.
-const TAG_PROTOCOL: &[u8] = b"sumlink-invitation/";
-
 async fn dial(address: &str) -> io::Result<TcpStream> {
     let resolved: Vec<SocketAddr> = tokio::net::lookup_host(address).await?.collect();
     let connecting = async {
@@ -217,21 +187,5 @@ fn explain(error: &io::Error, key: &PublicKey) -> JoinError {
         (Some(AlertDescription::AccessDenied), _) => JoinError::NotAccepted,
         (_, HandshakeError::VersionMismatch) => JoinError::NotOffered,
         (_, error) => JoinError::Carrier(error.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tag_travels_as_a_protocol_name() {
-        let tag = tag(&[7; 16]);
-        let name = tag_protocol(&tag);
-        assert_eq!(name.len(), TAG_PROTOCOL.len() + 22);
-        assert_eq!(tag_of([JOIN_ALPN, &name].into_iter()), Some(tag));
-        assert_eq!(tag_of([JOIN_ALPN].into_iter()), None);
-        assert_eq!(tag_of([&name[..name.len() - 1]].into_iter()), None);
-        assert_ne!(super::tag(&[8; 16]), tag);
     }
 }

@@ -1,12 +1,14 @@
 //! The status of a session: the structures behind `sumlink status --json`.
 
+mod totals;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::api::publish::PublishStatus;
-pub use crate::api::totals::{Durations, PeerTotals};
 use crate::carrier::keys::PublicKey;
+pub use totals::{Durations, PeerTotals};
 
 /// One side's view of a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

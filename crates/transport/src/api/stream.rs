@@ -10,7 +10,7 @@ use bytes::Buf;
 use sumlink_engine::{Class, Hints, Received};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::session::driver::Command;
+use crate::session::command::Command;
 use crate::session::pipe::Pipe;
 use sumlink_exit::relay::Relayed;
 use sumlink_exit::target::OpenError;

@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, client, server};
 
-use crate::api::join;
 use crate::carrier::keys::PublicKey;
+use crate::carrier::tag::{Tag, tag_of};
 use crate::carrier::tls::{self, HandshakeError, JOIN_ALPN};
 use crate::carrier::{Carrier, canonical};
 use crate::local::proxy_header::ProxyHeaderError;
@@ -98,7 +98,7 @@ pub(crate) struct Greeted {
 pub(crate) struct JoinAttempt {
     pub(crate) from: SocketAddr,
     /// The tag of its invitation, if it has sent one.
-    pub(crate) tag: Option<join::Tag>,
+    pub(crate) tag: Option<Tag>,
 }
 
 /// A connection at the server of a client with an invitation, after TLS.
@@ -183,7 +183,7 @@ impl Greeted {
         let names: Vec<&[u8]> = hello.alpn()?.collect();
         names.contains(&JOIN_ALPN).then(|| JoinAttempt {
             from: self.from,
-            tag: join::tag_of(names.into_iter()),
+            tag: tag_of(names.into_iter()),
         })
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::carrier::quic::{DatagramCarrier, Ended, HANDSHAKE_PATIENCE, QuicError};
-use crate::session::driver::Command;
+use crate::session::command::Command;
 
 use super::dialer::Dialer;
 

@@ -14,8 +14,8 @@ use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::api::client::ConnectError;
 use crate::api::config::ClientConfig;
+use crate::api::error::ConnectError;
 use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, ClientCarrier};

@@ -28,11 +28,12 @@ use super::datagrams::DatagramLinks;
 use super::dialer::{Dialer, rank};
 use super::names::Names;
 use super::resolver::{Answer, Resolver};
-use crate::api::client::{ConnectError, is_lost};
 use crate::api::config::ClientConfig;
+use crate::api::error::{ConnectError, is_lost};
 use crate::links::policy::Policies;
 use crate::links::{self, CarrierCheck};
-use crate::session::driver::{CarrierNews, Command, Driver, LinkStates};
+use crate::session::command::Command;
+use crate::session::driver::{CarrierNews, Driver, LinkStates};
 use dials::{Dialed, LinkState};
 pub(super) use survey::{wanted, ways};
 

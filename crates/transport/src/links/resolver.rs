@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 
-use crate::api::client::ConnectError;
+use crate::api::error::ConnectError;
 
 /// The resolver's answer.
 pub(super) type Answer = Result<Vec<SocketAddr>, ConnectError>;

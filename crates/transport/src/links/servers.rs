@@ -17,7 +17,7 @@ use super::resolver::Resolver;
 use crate::api::config::{ClientConfig, ServerChoice};
 use crate::links;
 use crate::links::names::Names;
-use crate::session::driver::{Command, Use};
+use crate::session::command::{Command, Use};
 
 /// Time for the servers to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

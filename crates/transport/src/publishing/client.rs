@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::datagrams;
+use super::traffic::Traffic;
 use super::wire::{Answer, Head, Refusal, Request};
 use crate::api::config::ClientConfig;
 use crate::api::publish::{Protocol, PublicPort, Publish, PublishStatus};
@@ -27,7 +28,8 @@ use crate::api::stream::Stream;
 use crate::local::descriptors;
 use crate::local::proxy_header::header;
 use crate::local::tasks::spawn_begun;
-use crate::session::driver::{Command, Incoming, open_in};
+use crate::session::command::{Command, open_in};
+use crate::session::driver::Incoming;
 use crate::session::sources::Sources;
 
 /// Pause before a refused port is requested again; it doubles up to the second value.
@@ -68,30 +70,6 @@ struct State {
     is_published: bool,
     /// Why the last request was refused.
     refusal: Option<String>,
-}
-
-/// Counters of a port.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    open: AtomicU64,
-    total: AtomicU64,
-}
-
-/// Counts one connection or remote while it lasts.
-pub(super) struct Counted<'a>(&'a Traffic);
-
-impl Traffic {
-    pub(super) fn count(&self) -> Counted<'_> {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        self.total.fetch_add(1, Ordering::Relaxed);
-        Counted(self)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Publisher {

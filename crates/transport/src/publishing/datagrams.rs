@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::client::Traffic;
+use super::traffic::Traffic;
 use crate::session::sources::SourceHandle;
 
 /// Remotes of a port at once. The server admits fewer unless its configuration differs.

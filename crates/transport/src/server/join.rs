@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::half_open::{Host, host};
-use crate::api::join::{Invitations, Tag};
+use crate::api::join::Invitations;
 use crate::carrier::handshake::{CarrierError, JoinAttempt, JoinCarrier};
+use crate::carrier::tag::Tag;
 
 /// Limits how often strangers may try.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use crate::local::accept::Accepting;
 use crate::local::tasks::spawn_begun;
 use crate::publishing::wire::{Answer, Head, Refusal, Request};
 use crate::publishing::{End, until_end};
-use crate::session::driver::open_in;
+use crate::session::command::open_in;
 
 /// Longest wait for the request on its stream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use crate::api::status::SessionStatus;
 use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::DatagramCarrier;
-use crate::session::driver::Command;
+use crate::session::command::Command;
 
 /// A session's identity: the client's key, and the identifier chosen by the client.
 pub(super) type SessionId = (PublicKey, [u8; 16]);

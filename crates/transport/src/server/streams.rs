@@ -17,7 +17,8 @@ use tracing::Instrument;
 use super::Shared;
 use super::sessions::SessionId;
 use crate::local::tasks::spawn_begun;
-use crate::session::driver::{Command, Incoming};
+use crate::session::command::Command;
+use crate::session::driver::Incoming;
 use crate::session::sources::Sources;
 
 /// How long a dial to a target may take.

@@ -25,29 +25,29 @@ use std::time::{Duration, Instant};
 use sumlink_bond::opens::{Unconfirmed, Waiting};
 use sumlink_bond::turns::{OVERDUE_PAUSE, ROUNDS};
 use sumlink_bond::{Health, Known, Traffic};
-use sumlink_engine::{Config, ConfigError, Role, Session, StreamId};
+use sumlink_engine::{ConfigError, Role, Session, StreamId};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
 
-use crate::api::config::SessionConfig;
+use crate::api::config::{SessionConfig, engine_config};
 use crate::api::status::SessionEvent;
 use crate::api::stream::Stream;
 use crate::carrier::keys::PublicKey;
 use crate::carrier::{Carrier, Moved};
 use crate::links::policy::Policies;
 use crate::session::account::Account;
+use crate::session::command::{Command, Opening};
 use crate::session::former::Former;
 use crate::session::pipe::Pools;
 use crate::session::sources::{SourceHandle, Sources};
 
 pub(crate) use carriers::CarrierNews;
-pub(crate) use commands::{Command, OpenReply, Opening, open_in};
 use datagrams::Datagrams;
 use moving::Moving;
 pub(crate) use report::session_span;
+pub(crate) use status::LinkStates;
 use status::RateWindow;
-pub(crate) use status::{LinkStates, Use};
 use streams::Local;
 
 /// A stream opened by the peer.
@@ -313,43 +313,5 @@ impl Future for Driver {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
-    }
-}
-
-pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
-    let mut engine = Config::new(role);
-    engine.scheduler.clone_from(&config.scheduler);
-    engine.class_schedulers.clone_from(&config.class_schedulers);
-    engine.own_schedulers.clone_from(&config.own_schedulers);
-    engine.memory = config.split().engine;
-    engine.stream_memory = config.stream_memory.min(engine.memory);
-    engine.max_streams = config.max_streams;
-    engine.session_timeout = config.session_timeout;
-    engine.redundancy = config.redundancy;
-    engine.fbdt.clone_from(&config.fbdt);
-    engine.selector.clone_from(&config.selector);
-    engine.datagrams.clone_from(&config.datagrams);
-    engine
-}
-
-#[cfg(test)]
-mod tests {
-    use sumlink_engine::Redundancy;
-    use sumlink_engine::scheduler::fbdt::Coupling;
-
-    use super::*;
-
-    #[test]
-    fn the_engine_gets_the_session_configuration() {
-        let mut config = SessionConfig {
-            redundancy: Redundancy::NONE,
-            ..SessionConfig::default()
-        };
-        config.fbdt.coupling = Coupling::Fair;
-        let engine = engine_config(Role::Server, &config);
-        assert_eq!(engine.redundancy, Redundancy::NONE);
-        assert_eq!(engine.fbdt, config.fbdt);
-        config.fbdt.windows[0].least = 1;
-        assert_eq!(config.check(), Err(ConfigError::Window));
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::api::status::PeerTotals;
 use crate::api::status::SessionStatus;
-use crate::api::totals::PeerTotals;
 
 /// Ended sessions that are still recognized. A status that was taken before a session ended, and is
 /// added up afterwards, would otherwise count that session twice.

@@ -23,7 +23,7 @@ use bytes::Buf;
 use sumlink_engine::{PAGE, Received, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::session::driver::Command;
+use crate::session::command::Command;
 use chunk::Chunk;
 use memory::{FLOOR, Holding};
 use piece::Piece;

@@ -12,14 +12,16 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 use tracing::Instrument;
 
-use super::{ConnectError, Shared};
+use super::Shared;
+use crate::api::error::ConnectError;
 use crate::api::status::SessionEvent;
 use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::names::Names;
 use crate::links::policy::Policies;
 use crate::links::servers::{Move, Servers};
 use crate::publishing::{Publisher, session_of};
-use crate::session::driver::{Command, Driver, LinkStates, Listeners, session_span};
+use crate::session::command::Command;
+use crate::session::driver::{Driver, LinkStates, Listeners, session_span};
 use crate::session::former::Former;
 use crate::session::sources::Sources;
 

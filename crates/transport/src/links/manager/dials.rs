@@ -13,12 +13,13 @@ use tracing::Instrument;
 
 use super::Manager;
 use super::survey::Ways;
-use crate::api::client::ConnectError;
+use crate::api::error::ConnectError;
 use crate::carrier::Carrier;
 use crate::carrier::socket::Binding;
 use crate::links::Link;
 use crate::links::datagrams::{DatagramLink, DatagramLinks, keep};
-use crate::session::driver::{CarrierNews, Command};
+use crate::session::command::Command;
+use crate::session::driver::CarrierNews;
 
 /// One link of this session.
 #[derive(Debug, Default)]

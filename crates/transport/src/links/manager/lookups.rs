@@ -11,12 +11,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::fixture::session;
 use super::{Outcome, until_true};
-use crate::api::client::ConnectError;
+use crate::api::error::ConnectError;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{client_config, server_config};
 use crate::links::resolver::{Pauses, Resolver};
 use crate::server::Server;
-use crate::session::driver::Command;
+use crate::session::command::Command;
 
 /// A resolver may take half a minute; closing the client does not wait for it.
 #[tokio::test]

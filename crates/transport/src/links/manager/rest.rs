@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::fixture::session_with;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{client_config, serve, server_config};
-use crate::session::driver::Command;
+use crate::session::command::Command;
 use crate::session::sources::Sources;
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use super::Manager;
-use crate::api::client::ConnectError;
 use crate::api::config::ClientConfig;
+use crate::api::error::ConnectError;
 use crate::links::{self, CarrierCheck, Link};
 
 /// The server's addresses that a link can reach, each with the source address that the routing
@@ -177,7 +177,8 @@ mod tests {
     use crate::carrier::keys::SecretKey;
     use crate::fixture::client_config;
     use crate::links::policy::Policies;
-    use crate::session::driver::{CarrierNews, Command, LinkStates};
+    use crate::session::command::Command;
+    use crate::session::driver::{CarrierNews, LinkStates};
     use sumlink_test_support::netns::Netns;
 
     /// A manager for a session over all links, and the receiver of its commands to the session.

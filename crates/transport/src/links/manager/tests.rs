@@ -13,7 +13,7 @@ use crate::api::client::Client;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{Silent, client_config, serve, server_config};
 use crate::server::Server;
-use crate::session::driver::Opening;
+use crate::session::command::Opening;
 use sumlink_exit::target::Target;
 use sumlink_test_support::netns::Netns;
 

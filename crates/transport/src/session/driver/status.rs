@@ -11,6 +11,7 @@ use super::Driver;
 use super::streams::Local;
 use crate::api::status::{PathStatus, SessionStatus, StreamStatus};
 use crate::carrier::Carrier;
+use crate::session::command::Use;
 
 /// Links that are not connected: state and reason by name. Written by the manager, read for the
 /// status.
@@ -104,15 +105,6 @@ impl RateWindow {
 
 /// Maximum number of streams in a status.
 const MAX_STREAMS: usize = 1000;
-
-/// The present use of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
-    /// Whether any path is known to deliver.
-    pub(crate) delivers: bool,
-    /// Whether it has neither a flow nor a stream, but for the requests of published ports.
-    pub(crate) is_idle: bool,
-}
 
 impl Driver {
     pub(super) fn look(&self) -> Use {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use sumlink_engine::{Instant as Moment, Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Command, Driver, Incoming, OpenReply, Opening};
+use super::{Driver, Incoming};
 use crate::api::stream::Stream;
+use crate::session::command::{Command, OpenReply, Opening};
 use crate::session::pipe::chunk::Chunk;
 use crate::session::pipe::memory::CHUNK;
 use crate::session::pipe::{Pipe, Pools};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::status::{LinkTotals, SessionStatus};
+use super::{LinkTotals, SessionStatus};
 
 /// Most links of a peer with separate totals. A client chooses the names of its links.
 const MAX_LINKS: usize = 64;
