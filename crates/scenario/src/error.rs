@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sumlink_util::plain;
 
-use crate::scenario::Problem;
+use crate::problem::Problem;
 use sumlink_settings::units::UnitError;
 
 /// Why a scenario cannot be read.

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod config;
 pub mod edge;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod health;
 pub mod lan;
 pub mod model;
 pub mod plan;
+mod problem;
 pub mod results;
 pub mod scenario;
 pub mod system;

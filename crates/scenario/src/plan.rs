@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use crate::config::{
-    CouplingGroup, InterfaceState, InterfererSpec, LinkSpec, PlannedChange, RadioSpec, Setting,
-    check_links, check_rate, check_rates, load_warning,
+    CouplingGroup, InterfererSpec, LinkSpec, PlannedChange, RadioSpec, Setting, load_warning,
 };
-use crate::error::LinkError;
-use crate::lan::{INTERFACES, LanConfig};
-use crate::model;
-use sumlink_settings::units::format_duration;
+use crate::lan::LanConfig;
 
 /// The description of a laboratory.
 #[derive(Clone, Debug)]
@@ -83,30 +79,6 @@ impl LabConfig {
                 *delay = delay.saturating_sub(by);
             }
         }
-    }
-
-    /// Checks everything that can be checked before a laboratory is started.
-    pub fn check(&self) -> Result<(), LinkError> {
-        check_links(&self.links)?;
-        check_rates(&self.links, self.gso)?;
-        if self.lan.is_some()
-            && let Some(link) = self
-                .links
-                .iter()
-                .find(|link| INTERFACES.contains(&&*link.name))
-        {
-            return Err(LinkError::ReservedName(link.name.clone()));
-        }
-        if self.sample_interval < Duration::from_millis(1) {
-            return Err(LinkError::Samples(format_duration(self.sample_interval)));
-        }
-        for PlannedChange { link, change, .. } in &self.timeline {
-            if change.setting == Setting::State(InterfaceState::Removed) {
-                return Err(LinkError::CannotPlan { link: link.clone() });
-            }
-            check_rate(link, &change.setting, self.gso)?;
-        }
-        model::check(self)
     }
 
     /// The part of the description that is emulated.

@@ -6,7 +6,6 @@ use sumlink_settings::units::{parse_duration, parse_rate, parse_size};
 
 use super::document::Document;
 use super::section::{Section, keep};
-use super::workload::Workload;
 use crate::results::Playout;
 
 /// Payload sizes: a header with a number and a stamp, and the largest payload of UDP over IPv4.
@@ -174,7 +173,7 @@ pub fn probe_schedule() -> Schedule {
 pub(super) fn read_constant(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
-) -> Option<Workload> {
+) -> Option<Datagrams> {
     let rate = section.parsed(document, "rate", parse_rate);
     for (key, example) in [
         ("rate", "rate = \"5mbit\""),
@@ -203,21 +202,21 @@ pub(super) fn read_constant(
         let reason = "rate: less than one datagram in eight seconds gives no usable figures";
         document.problem(&rate.span, reason);
     }
-    Some(Workload::Datagrams(Datagrams {
+    Some(Datagrams {
         kind: DatagramKind::Constant,
         schedule: Schedule::at_rate(sizes, rate.value),
         playout: None,
         load: false,
-    }))
+    })
 }
 
 pub(super) fn read_call(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
-) -> Option<Workload> {
+) -> Option<Datagrams> {
     let buffer = section.parsed(document, "buffer", parse_duration);
     let load = section.boolean(document, "load").unwrap_or(false);
-    Some(Workload::Datagrams(Datagrams {
+    Some(Datagrams {
         kind: DatagramKind::Call,
         schedule: Schedule::every(CALL_FRAME, CALL_BYTES),
         playout: Some(Playout {
@@ -225,13 +224,13 @@ pub(super) fn read_call(
             frame: CALL_FRAME,
         }),
         load,
-    }))
+    })
 }
 
 pub(super) fn read_game(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
-) -> Option<Workload> {
+) -> Option<Datagrams> {
     let size = section.parsed(document, "size", parse_size);
     if let Some(at) = size.as_ref().filter(|at| !PAYLOAD.contains(&at.value)) {
         document.problem(&at.span, "size: from 24B to 65507B");
@@ -240,12 +239,12 @@ pub(super) fn read_game(
     let size = size.map_or(GAME_BYTES, |at| {
         u32::try_from(at.value).unwrap_or(GAME_BYTES)
     });
-    Some(Workload::Datagrams(Datagrams {
+    Some(Datagrams {
         kind: DatagramKind::Game,
         schedule: Schedule::every(Duration::from_secs(1) / GAME_TICKS, size),
         playout: None,
         load,
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -253,7 +252,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::{Scenario, Workload};
 
     fn read(workload: &str) -> Result<Workload, String> {
         let text = format!(

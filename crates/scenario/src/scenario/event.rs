@@ -8,7 +8,8 @@ use crate::config::{
 use sumlink_settings::units::parse_duration;
 
 use super::document::Document;
-use super::link::{Link, Place, SETTING_KEYS, each_way, parse, read_settings};
+use super::each_way::each_way;
+use super::link::{Link, Place, SETTING_KEYS, parse, read_settings};
 use super::names::Names;
 use super::rate::rate_setting;
 use super::section::Section;

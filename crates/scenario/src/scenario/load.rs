@@ -4,9 +4,10 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::document::{Document, Problem};
+use super::document::Document;
 use super::section::Section;
 use crate::error::LoadError;
+use crate::problem::Problem;
 use sumlink_settings::unquoted;
 
 /// Reads a file and parses its text with `parse`.

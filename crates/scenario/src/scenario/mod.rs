@@ -18,6 +18,7 @@
 mod bounds;
 mod datagrams;
 mod document;
+mod each_way;
 mod emulation;
 mod event;
 mod link;
@@ -46,8 +47,9 @@ use crate::lan::LanConfig;
 use link::Link;
 use shared::{Group, SharedInterferer, SharedRadio};
 
+pub use crate::problem::Problem;
 pub use datagrams::{DatagramKind, Datagrams, Schedule, probe_schedule};
-pub use document::{Document, Problem};
+pub use document::Document;
 pub use load::{load, parse};
 pub use workload::{Classes, Video, VideoProtocol, Workload};
 

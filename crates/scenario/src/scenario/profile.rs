@@ -10,7 +10,7 @@ use sumlink_mmwave::wigig::{WigigLink, timeline};
 use crate::config::{Direction, LinkChange, MAX_LINKS, PlannedChange, Setting, check_rate};
 
 use super::document::Document;
-use super::link::each_way;
+use super::each_way::each_way;
 use super::section::{Section, keep, number_of};
 use super::wigig::{self, NAME as WIGIG};
 

@@ -8,9 +8,10 @@ use sumlink_link::Trace;
 use crate::config::{MAX_TRACE, Setting, check_rate};
 use sumlink_settings::units::parse_rate;
 
-use super::document::{Document, Problem};
-use super::link::each_way;
+use super::document::Document;
+use super::each_way::each_way;
 use super::section::{At, Section, text_of};
+use crate::problem::Problem;
 
 /// Keys for the rate; only one may be set, or both `down` and `up`.
 pub(super) const RATE_KEYS: [&str; 4] = ["rate", "down", "up", "trace"];

@@ -8,10 +8,11 @@ use crate::lan::{LanConfig, ReversePath, parse_topology};
 use crate::system::{self, System, parse_selector};
 use sumlink_settings::units::parse_duration;
 
-use super::document::{Document, Problem};
+use super::document::Document;
 use super::names::Names;
 use super::section::{Section, keep};
 use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
+use crate::problem::Problem;
 
 /// Maximum duration of a run, which catches mistyped units.
 const LONGEST: Duration = Duration::from_secs(3600);

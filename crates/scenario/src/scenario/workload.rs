@@ -222,9 +222,9 @@ pub(crate) fn read(
         "connections" => Some(lan::read_connections(document, &mut section)),
         "open" => lan::read_open(document, &mut section),
         "dns" => Some(lan::read_dns(document, &mut section)),
-        "datagrams" => datagrams::read_constant(document, &mut section),
-        "call" => datagrams::read_call(document, &mut section),
-        "game" => datagrams::read_game(document, &mut section),
+        "datagrams" => datagrams::read_constant(document, &mut section).map(Workload::Datagrams),
+        "call" => datagrams::read_call(document, &mut section).map(Workload::Datagrams),
+        "game" => datagrams::read_game(document, &mut section).map(Workload::Datagrams),
         "http3" => Some(Workload::Http3 {
             probe: section.boolean(document, "probe").unwrap_or(false),
         }),
