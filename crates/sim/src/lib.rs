@@ -52,6 +52,7 @@ mod quic;
 mod run;
 pub mod tcp;
 mod trace;
+mod udp;
 mod workload;
 mod world;
 

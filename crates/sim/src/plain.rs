@@ -5,8 +5,9 @@
 use bytes::Bytes;
 use sumlink_engine::Class;
 
-use crate::net::{Connection, Net, Udp};
+use crate::net::{Connection, Net};
 use crate::tcp::{Side, TcpConfig};
+use crate::udp::Udp;
 use crate::workload::{Bearer, Channel, FlowBearer, Progress};
 
 /// Most bytes that a program may write to its socket ahead of transmission: a part of its send

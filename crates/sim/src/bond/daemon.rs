@@ -1,6 +1,8 @@
 //! One end of a session: the engine, its carriers, and the rounds of the task that drives them
 //! (`driver.rs` of `sumlink-transport`). The decisions are those of [`sumlink_bond`].
 
+mod datagrams;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -10,7 +12,6 @@ use sumlink_bond::{Health, LinkTraffic, Traffic, beside_calls, is_stalled};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
-use super::datagrams::Datagrams;
 use super::flows::Flows;
 use super::rests::Rests;
 use super::streams::Streams;
@@ -18,6 +19,7 @@ use super::wires::Wires;
 use crate::clock::{Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Line, Net};
 use crate::tcp::Side;
+use datagrams::Datagrams;
 
 /// A report of a daemon to the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub(super) struct Daemon {
     pub(super) side: Side,
     pub(super) session: Session,
     pub(super) carriers: Vec<Carrier>,
-    pub(super) datagrams: Datagrams,
+    datagrams: Datagrams,
     /// The carrier that is served first; rotates.
     turn: usize,
     health: Health,

@@ -3,7 +3,6 @@
 
 mod carrier;
 mod daemon;
-mod datagrams;
 #[cfg(test)]
 mod drill;
 mod flows;

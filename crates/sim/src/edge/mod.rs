@@ -24,9 +24,9 @@ use sumlink_edge::{ConfigError, Counters, Edge, FlowReport, LinkId, Mode};
 use sumlink_scenario::edge::EdgeVariant;
 
 use crate::clock::{Nanos, duration, nanos};
-use crate::net::Udp;
 use crate::quic;
 use crate::tcp::{Packet, Side};
+use crate::udp::Udp;
 
 pub(crate) use wire::Wire;
 

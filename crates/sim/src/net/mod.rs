@@ -21,8 +21,7 @@ use crate::edge::{Cargo, Node};
 use crate::log::{EventLog, Kind};
 use crate::tcp::{Side, Tcp};
 use crate::trace::Trace;
-
-pub(crate) use udp::Udp;
+use crate::udp::Udp;
 
 /// A connection number.
 pub(crate) type Connection = usize;

@@ -243,7 +243,7 @@ impl Bbr {
 
 impl CongestionControl for Bbr {
     fn name(&self) -> &str {
-        super::control::BBR
+        super::BBR
     }
 
     fn window(&self) -> &Window {

@@ -11,6 +11,7 @@ use sumlink_congestion::{
     Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
 };
 
+use super::BBR;
 use super::bbr::Bbr;
 use super::group::{Group, Member, with_siblings};
 use super::hystart::Hystart;
@@ -20,8 +21,6 @@ use crate::own::Own;
 
 /// Name of the control with these additions.
 const CUBIC: &str = "cubic";
-/// Name of the control without a slow start threshold.
-pub(super) const BBR: &str = "bbr";
 /// Before the first loss, most acknowledged packets per packet of window growth.
 const UNKNOWN: f64 = 20.0;
 /// Time without window growth after a loss: more than 1/32 s, in whole ticks of the kernel's clock.

@@ -48,6 +48,9 @@ pub use info::{CaState, TcpInfo};
 pub use packet::{HEADERS, Packet, Side};
 pub use sumlink_congestion::BuildError;
 
+/// Name of the control without a slow start threshold.
+const BBR: &str = "bbr";
+
 /// Configuration of both ends of all connections of a run.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
@@ -277,7 +280,7 @@ impl Tcp {
     pub fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
         self.control.change(name, &self.config.own)?;
         name.clone_into(&mut self.config.congestion);
-        if self.control.pause().is_some() || name == control::BBR {
+        if self.control.pause().is_some() || name == BBR {
             // Linux continues pacing after a control that paces was replaced (sk_pacing_status).
             self.pace();
         }

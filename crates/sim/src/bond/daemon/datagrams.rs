@@ -9,8 +9,8 @@ use sumlink_bond::datagram::stand_ins;
 use sumlink_bond::datagram::turns::{BATCH, PACKETS, SAMPLE_EVERY};
 use sumlink_engine::{DatagramCarrier, PathId};
 
-use super::daemon::{Daemon, Report};
-use super::flows::Flows;
+use super::super::flows::Flows;
+use super::{Daemon, Report};
 use crate::clock::{Nanos, duration, nanos};
 use crate::net::{Line, Net};
 use crate::quic::State;
@@ -47,7 +47,13 @@ impl Datagrams {
 
 impl Daemon {
     /// Adds a QUIC carrier as the datagram path of its link.
-    pub(super) fn add_datagrams(&mut self, id: PathId, line: Line, link: usize, net: &mut Net) {
+    pub(in crate::bond) fn add_datagrams(
+        &mut self,
+        id: PathId,
+        line: Line,
+        link: usize,
+        net: &mut Net,
+    ) {
         let carriers = &self.datagrams.carriers;
         if self.session.is_closed() || carriers.len() >= self.max_paths() {
             net.line(line, self.side).close();
@@ -73,7 +79,7 @@ impl Daemon {
     }
 
     /// Ends the QUIC carrier of a link.
-    pub(super) fn remove_datagrams(&mut self, link: usize, net: &mut Net) {
+    pub(in crate::bond) fn remove_datagrams(&mut self, link: usize, net: &mut Net) {
         let of_link = |carrier: &Carrier| carrier.link == link;
         while let Some(index) = self.datagrams.carriers.iter().position(of_link) {
             self.end_datagrams(index, net);
@@ -118,7 +124,7 @@ impl Daemon {
     }
 
     /// Whether a change of a QUIC connection wakes the daemon.
-    pub(super) fn is_woken_by(&self, line: Line, net: &mut Net) -> bool {
+    pub(in crate::bond) fn is_woken_by(&self, line: Line, net: &mut Net) -> bool {
         let mut carriers = self.datagrams.carriers.iter();
         if !carriers.any(|carrier| carrier.line == line) {
             return false;
