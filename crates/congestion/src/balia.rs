@@ -5,9 +5,10 @@
 //! single flow is Reno. Linux 0.95 divides integers in alpha, which makes it 1 until one path is
 //! twice as fast; here they are real numbers.
 
-use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Loss, Timeout};
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::{Bond, Siblings};
 use crate::window::{Window, WindowParameters};

@@ -1,10 +1,11 @@
-//! The trait of all algorithms, and the events that it handles.
+//! The trait of all algorithms.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use crate::Instant;
-use crate::siblings::{Flow, Siblings};
+use crate::event::{Ack, Idle, Loss, Timeout};
+use crate::flow::Flow;
+use crate::siblings::Siblings;
 use crate::window::Window;
 
 /// Limits the packets in flight of one flow.
@@ -83,69 +84,3 @@ pub trait CongestionControl: Debug + Send {
         self.window().flow()
     }
 }
-
-/// An acknowledgment of new data.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ack {
-    /// Time of arrival.
-    pub now: Instant,
-    /// Packets acknowledged for the first time.
-    pub acked: u32,
-    /// The round-trip time measured with it; none if only retransmitted packets were acknowledged
-    /// (Karn).
-    pub rtt: Option<Duration>,
-    /// The smoothed round-trip time including that sample (RFC 6298); zero before the first one.
-    pub srtt: Duration,
-    /// All data before this position is acknowledged (snd_una after this acknowledgment). Any unit:
-    /// it is only compared with `sent`.
-    pub acknowledged: u64,
-    /// Position of the next new byte or packet (snd_nxt), in the unit of `acknowledged`.
-    pub sent: u64,
-    /// The window limits the flow; [`Window::limits`] is one way to determine it.
-    pub cwnd_limited: bool,
-}
-
-/// A loss, without a timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// Time of detection.
-    pub now: Instant,
-}
-
-/// The retransmission timer fired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeout {
-    /// Time of the timeout.
-    pub now: Instant,
-    /// It fired before without an acknowledgment since: ssthresh stays (RFC 5681, section 3.1).
-    pub repeated: bool,
-}
-
-/// A time without data in flight and without data to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
-    /// End of the idle time.
-    pub now: Instant,
-    /// Its length.
-    pub lasted: Duration,
-    /// The retransmission timeout, without back-off.
-    pub rto: Duration,
-}
-
-/// The methods of [`CongestionControl`] that are the same in all algorithms with a field `window`.
-macro_rules! has_window {
-    () => {
-        fn name(&self) -> &str {
-            <Self as $crate::registry::Algorithm>::INFO.name
-        }
-
-        fn window(&self) -> &$crate::window::Window {
-            &self.window
-        }
-
-        fn window_mut(&mut self) -> &mut $crate::window::Window {
-            &mut self.window
-        }
-    };
-}
-pub(crate) use has_window;

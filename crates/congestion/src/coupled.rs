@@ -4,9 +4,10 @@
 //! losses ends with the smallest window: all traffic moves to the path with the fewest losses, and
 //! stays there when that changes.
 
-use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Loss, Timeout};
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::{Bond, Siblings};
 use crate::window::{Window, WindowParameters};

@@ -12,13 +12,15 @@
 
 use std::time::Duration;
 
-use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Loss, Timeout};
+use crate::flow::Phase;
 use crate::lia;
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::{Bond, Siblings};
-use crate::window::{Phase, Window};
+use crate::window::Window;
 
 parameters! {
     /// Parameters of CS218.

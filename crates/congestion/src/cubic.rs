@@ -6,9 +6,10 @@
 //! Constants and equations are those of the RFC; windows are in packets, times in seconds.
 
 use crate::Instant;
-use crate::control::{Ack, CongestionControl, Idle, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Idle, Loss, Timeout};
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::root::cube_root;
 use crate::siblings::Siblings;
 use crate::window::{Window, WindowParameters};

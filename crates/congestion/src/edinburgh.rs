@@ -16,12 +16,14 @@
 use std::time::Duration;
 
 use crate::Instant;
-use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Loss, Timeout};
+use crate::flow::Phase;
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::rounds::{Delays, Round};
 use crate::siblings::Siblings;
-use crate::window::{Phase, Window, WindowParameters};
+use crate::window::{Window, WindowParameters};
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

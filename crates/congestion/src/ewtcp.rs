@@ -6,9 +6,10 @@
 //! acknowledgment, a = 1 / sqrt(n). It uses only the number of its siblings, so it does not move
 //! away from congestion.
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::{Bond, Siblings};
 use crate::window::Window;

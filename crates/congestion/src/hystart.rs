@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::control::Ack;
+use crate::event::Ack;
 use crate::parameter::parameters;
 use crate::rounds::Round;
 

@@ -3,9 +3,10 @@
 //! Source: RFC 6356. The flows share the increase by alpha, and none is more aggressive on its path
 //! than Reno. A single flow is Reno.
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::{Bond, Siblings};
 use crate::window::Window;

@@ -81,6 +81,7 @@
 
 #![forbid(unsafe_code)]
 
+mod algorithm;
 pub mod balia;
 #[cfg(test)]
 mod bottleneck;
@@ -91,9 +92,11 @@ pub mod coupled;
 pub mod cs218;
 pub mod cubic;
 pub mod edinburgh;
+mod event;
 pub mod ewtcp;
 #[cfg(test)]
 mod fixture;
+mod flow;
 #[cfg(test)]
 mod golden;
 pub mod hystart;
@@ -114,11 +117,15 @@ pub mod whitehaul;
 mod window;
 pub mod wvegas;
 
-pub use control::{Ack, CongestionControl, Idle, Loss, Timeout};
+pub use algorithm::{Algorithm, Info};
+pub use control::CongestionControl;
+pub use event::{Ack, Idle, Loss, Timeout};
+pub use flow::Phase;
+pub use flow::{BetweenLosses, Flow};
 pub use parameter::{BuildError, NoParameters, Parameter, Parameters, Value};
-pub use registry::{ALGORITHMS, Algorithm, Entry, Info, NAMES, Settings, build, entry};
-pub use siblings::{BetweenLosses, Flow, Siblings};
-pub use window::{MIN_CWND, Phase, Window, WindowParameters};
+pub use registry::{ALGORITHMS, Entry, NAMES, Settings, build, entry};
+pub use siblings::Siblings;
+pub use window::{MIN_CWND, Window, WindowParameters};
 
 /// A point in time: the time since an epoch that the caller chooses once.
 pub type Instant = core::time::Duration;

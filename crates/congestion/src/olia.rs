@@ -5,11 +5,13 @@
 //! increase moves traffic away from congestion. The second, epsilon, moves window from the paths
 //! with the largest windows to the best paths with small ones.
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
+use crate::flow::Flow;
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
-use crate::siblings::{Bond, Flow, Siblings};
+use crate::siblings::{Bond, Siblings};
 use crate::window::Window;
 
 /// See the module.
@@ -92,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::fixture::{assert_close, ms, steady};
-    use crate::siblings::BetweenLosses;
+    use crate::flow::BetweenLosses;
 
     fn flow(cwnd: f64, rtt: Duration, since_last: u64, last_two: u64) -> Flow {
         Flow {

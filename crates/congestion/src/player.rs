@@ -6,10 +6,12 @@
 use std::time::Duration;
 
 use crate::Instant;
-use crate::control::{Ack, CongestionControl, Idle, Loss, Timeout};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Idle, Loss, Timeout};
+use crate::flow::Flow;
 use crate::parameter::BuildError;
 use crate::registry::{Settings, build};
-use crate::siblings::{Flow, Siblings};
+use crate::siblings::Siblings;
 
 /// See the module.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::algorithm::{Algorithm, Info};
 use crate::control::CongestionControl;
 use crate::hystart::HystartParameters;
 use crate::parameter::{BuildError, Parameter, Parameters, Value};
-use crate::window::{Window, WindowParameters};
+use crate::window::Window;
 use crate::{
     balia, coupled, cs218, cubic, edinburgh, ewtcp, illinois, lia, olia, reno, rtt_compensator,
     uncoupled, whitehaul, wvegas,
@@ -70,40 +71,6 @@ pub fn build(name: &str, settings: &Settings) -> Result<Box<dyn CongestionContro
 /// The entry of the algorithm with that name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     ALGORITHMS.iter().find(|entry| entry.info.name == name)
-}
-
-/// Description of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// Its name in settings.
-    pub name: &'static str,
-    /// Its behavior and purpose, in one line.
-    pub about: &'static str,
-    /// Paper or standard.
-    pub source: &'static str,
-    /// Whether it depends on the state of its siblings.
-    pub coupled: bool,
-}
-
-/// An algorithm that the registry can build.
-pub trait Algorithm: CongestionControl + Sized + 'static {
-    /// Its description.
-    const INFO: Info;
-
-    /// Its parameters besides the window's.
-    type Parameters: Parameters;
-
-    /// Defaults of its window.
-    fn window_parameters() -> WindowParameters {
-        WindowParameters::default()
-    }
-
-    /// A flow's initial state.
-    ///
-    /// # Errors
-    ///
-    /// A parameter out of range.
-    fn new(window: Window, parameters: Self::Parameters) -> Result<Self, BuildError>;
 }
 
 /// An entry of the registry.

@@ -3,9 +3,10 @@
 //! Source: RFC 5681, with byte counting (RFC 3465), which makes growth independent of delayed
 //! acknowledgments. The TCP model decides when recovery ends, by RFC 6582 (NewReno).
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::siblings::Siblings;
 use crate::window::Window;
 

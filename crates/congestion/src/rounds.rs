@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::control::Ack;
+use crate::event::Ack;
 
 /// The current round trip; it ends when data sent after its start is acknowledged.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,10 +5,11 @@
 //! equals LIA's, and only the latter compensates. The algorithm keeps its own name because the
 //! report measures it under that name.
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
 use crate::lia;
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::siblings::Siblings;
 use crate::window::Window;
 

@@ -1,72 +1,6 @@
 //! A coupled algorithm's view of the other flows of its bond.
 
-use std::time::Duration;
-
-use crate::window::Phase;
-
-/// One flow, as seen by its siblings.
-///
-/// Created by [`CongestionControl::flow`](crate::CongestionControl::flow).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Flow {
-    /// Congestion window in packets.
-    pub cwnd: f64,
-    /// Smoothed round-trip time; zero before the first sample, and until then algorithms ignore
-    /// this flow.
-    pub srtt: Duration,
-    /// The smallest round-trip time measured; zero before the first sample.
-    pub min_rtt: Duration,
-    /// Packets acknowledged between losses.
-    pub between_losses: BetweenLosses,
-    /// State of loss recovery.
-    pub phase: Phase,
-    /// Whether the window is below ssthresh.
-    pub in_slow_start: bool,
-}
-
-/// Amount of data acknowledged between losses, as OLIA needs it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BetweenLosses {
-    /// Packets acknowledged since the last loss, or since the start of the flow.
-    pub since_last: u64,
-    /// Packets acknowledged between the last two losses.
-    pub last_two: u64,
-}
-
-impl BetweenLosses {
-    /// The larger of the two: l in the papers, in packets.
-    pub fn longest(&self) -> u64 {
-        self.since_last.max(self.last_two)
-    }
-
-    pub(crate) fn acknowledge(&mut self, packets: u32) {
-        self.since_last += u64::from(packets);
-    }
-
-    /// Records a loss; two losses without an acknowledgment in between count as one.
-    pub(crate) fn lose(&mut self) {
-        if self.since_last > 0 {
-            self.last_two = std::mem::take(&mut self.since_last);
-        }
-    }
-}
-
-impl Flow {
-    /// Whether it has a round-trip time, so that equations can include it.
-    pub fn is_measured(&self) -> bool {
-        !self.srtt.is_zero()
-    }
-
-    /// srtt in seconds; only for measured flows.
-    pub(crate) fn rtt(&self) -> f64 {
-        self.srtt.as_secs_f64()
-    }
-
-    /// Packets per second: x in the papers, only for measured flows.
-    pub(crate) fn rate(&self) -> f64 {
-        self.cwnd / self.rtt()
-    }
-}
+use crate::flow::Flow;
 
 /// The other flows of the bond, without the flow itself.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +81,8 @@ impl<'a> Bond<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn flow(cwnd: f64, ms: u64) -> Flow {
@@ -171,16 +107,5 @@ mod tests {
         assert_eq!(windows(2), [1.0, 2.0, 4.0]);
         assert_eq!(windows(3), [1.0, 2.0]);
         assert_eq!(Siblings::NONE.measured().count(), 0);
-    }
-
-    #[test]
-    fn two_losses_without_progress_are_one() {
-        let mut between = BetweenLosses::default();
-        between.acknowledge(5);
-        between.lose();
-        between.lose();
-        between.acknowledge(3);
-        assert_eq!((between.last_two, between.since_last), (5, 3));
-        assert_eq!(between.longest(), 5);
     }
 }

@@ -4,9 +4,10 @@
 //! multipath TCP", NSDI 2011, and the CS 218 report. n flows over one bottleneck take n times the
 //! share of one flow.
 
-use crate::control::{Ack, CongestionControl, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::Ack;
 use crate::parameter::{BuildError, NoParameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::siblings::Siblings;
 use crate::window::Window;

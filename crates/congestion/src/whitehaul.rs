@@ -17,12 +17,14 @@
 
 use std::time::Duration;
 
-use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Loss, Timeout};
+use crate::flow::Phase;
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::rounds::{Delays, Round};
 use crate::siblings::Siblings;
-use crate::window::{Phase, Window};
+use crate::window::Window;
 
 parameters! {
     /// Constants of the listing, and parameters of its kernel module.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::control::{Ack, Idle, Timeout};
+use crate::event::{Ack, Idle, Timeout};
+use crate::flow::{BetweenLosses, Flow, Phase};
 use crate::hystart::{Hystart, HystartParameters};
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::siblings::{BetweenLosses, Flow};
 
 parameters! {
     /// Initial value and limits of a window; every algorithm has these.
@@ -25,18 +25,6 @@ parameters! {
 /// The window after a timeout (RFC 5681, section 3.1: the loss window), and the smallest one
 /// possible.
 pub const MIN_CWND: f64 = 1.0;
-
-/// State of loss recovery, with the names of Linux.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// No loss is being repaired.
-    #[default]
-    Open,
-    /// A loss is being repaired; the window does not grow.
-    Recovery,
-    /// The retransmission timer fired; slow start, until all data sent before is acknowledged.
-    Loss,
-}
 
 /// Congestion window and slow start threshold in packets, and the measurements of the flow.
 ///

@@ -13,13 +13,15 @@
 use std::time::Duration;
 
 use crate::Instant;
-use crate::control::{Ack, CongestionControl, Idle, has_window};
+use crate::algorithm::{Algorithm, Info, has_window};
+use crate::control::CongestionControl;
+use crate::event::{Ack, Idle};
+use crate::flow::Phase;
 use crate::parameter::{BuildError, Parameters, parameters};
-use crate::registry::{Algorithm, Info};
 use crate::reno;
 use crate::rounds::{Delays, Round};
 use crate::siblings::{Bond, Siblings};
-use crate::window::{Phase, Window};
+use crate::window::Window;
 
 parameters! {
     /// Parameters of wVegas.
