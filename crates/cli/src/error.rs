@@ -189,6 +189,8 @@ impl From<crate::kernel::Error> for CliError {
 /// Exit codes of failures to open a session.
 fn connect_exit(error: &ConnectError) -> Exit {
     match error {
+        // Unlike a wrong file, a full disk needs no correction: the service tries again.
+        ConnectError::State(error) if error.may_pass() => Exit::Other,
         ConnectError::Config(_) | ConnectError::Policy { .. } | ConnectError::State(_) => {
             Exit::Config
         }

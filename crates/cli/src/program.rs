@@ -121,19 +121,22 @@ fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
     error.code().into()
 }
 
+/// The problem in clap's message, with the arguments that it lists, on one line.
+fn one_line(text: &str) -> String {
+    let problem = text.lines().take_while(|line| !line.trim().is_empty());
+    let words: Vec<&str> = problem.map(str::trim).collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 /// Prints clap's message: help and version are successes, everything else is wrong usage.
 fn usage(error: &clap::Error, args: &[String]) -> ExitCode {
     let json = args.iter().any(|arg| arg == "--json");
     if error.use_stderr() && json {
         let text = error.to_string();
-        let message = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
+        let message = one_line(&text);
         let message = match usage::advice(error, args) {
             Some(advice) => format!("{message}; {advice}"),
-            None => message.to_owned(),
+            None => message,
         };
         output::print_json(&exit::error_json(Exit::Usage, &message)).unwrap_or_default();
     } else if error.print().is_err() {
@@ -145,5 +148,21 @@ fn usage(error: &clap::Error, args: &[String]) -> ExitCode {
         Exit::Usage.code().into()
     } else {
         Exit::Ok.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn a_message_on_one_line_names_the_missing_arguments() {
+        let error = crate::program::command::<crate::verbs::Cli>()
+            .try_get_matches_from(["sumlink", "check"])
+            .unwrap_err();
+        assert_eq!(
+            one_line(&error.to_string()),
+            "the following required arguments were not provided: <FILE>"
+        );
     }
 }

@@ -197,7 +197,7 @@ impl Reload {
         };
         match self.apply(file, handle, keeper) {
             Ok(clients) => {
-                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
+                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded; other changes of the file apply after a restart");
                 events.emit(&json!({ "event": "reloaded", "clients": clients }));
             }
             Err(error) => {
@@ -214,6 +214,13 @@ impl Reload {
         handle: &ServerHandle,
         keeper: Option<&Keeper>,
     ) -> Result<usize, ConfigError> {
+        // Reading a FIFO would wait for its writer, and everything else with it.
+        if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            return Err(ConfigError::Unreadable {
+                file: file.to_owned(),
+                reason: std::io::Error::other("not a file"),
+            });
+        }
         let settings = match config::read_settings(file, &self.own_schedulers)? {
             File::Server(settings) => settings,
             other => {

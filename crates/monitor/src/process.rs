@@ -1,6 +1,8 @@
 //! What this process takes of the machine: processor time, memory, open files.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
@@ -30,12 +32,18 @@ impl Process {
         let cpu = usage.map(|usage| usage.user_time() + usage.system_time());
         let files = std::fs::read_dir("/proc/self/fd");
         let max = getrlimit(Resource::RLIMIT_NOFILE).ok();
+        let max_files = max.map_or(0, |(soft, _)| soft);
         Self {
             cpu_s: cpu.map_or(0.0, |cpu| cpu.num_microseconds() as f64 / 1e6),
-            memory_bytes: resident().unwrap_or(0),
-            // One of them is the listing itself.
-            open_files: files.map_or(0, |files| (files.count() as u64).saturating_sub(1)),
-            max_files: max.map_or(0, |(soft, _)| soft),
+            memory_bytes: last_known(resident()),
+            open_files: match files {
+                // One of them is the listing itself.
+                Ok(files) => (files.count() as u64).saturating_sub(1),
+                // The listing needs a descriptor, and there is none left.
+                Err(error) if error.raw_os_error() == Some(nix::libc::EMFILE) => max_files,
+                Err(_) => 0,
+            },
+            max_files,
             started_s: started(),
         }
     }
@@ -49,6 +57,18 @@ fn resident() -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// The value, or the last one if it cannot be read now: without a free descriptor, /proc is closed.
+fn last_known(value: Option<u64>) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    match value {
+        Some(value) => {
+            LAST.store(value, Relaxed);
+            value
+        }
+        None => LAST.load(Relaxed),
+    }
 }
 
 /// When this was first called, in seconds since 1970.

@@ -1,6 +1,5 @@
 //! The device.
 
-
 use sumlink_proxy::{ConnectionLimit, SourceLimit};
 use sumlink_tun_device::{Created, Setup, create, has_ipv6, set_up};
 use tracing::info;

@@ -259,6 +259,7 @@ fn client(
     if links.is_empty() {
         links = file.links.unwrap_or_default();
         entries::warn_of_overlaps(&links, &mut found);
+        entries::warn_of_directions(&links, &mut found);
     }
     let state_by_flag = args.state.is_some();
     let state = args.state.or(file.state);
@@ -295,6 +296,9 @@ fn client(
         forward,
         &mut found,
     );
+    let tcp = entries.iter().filter(|entry| !entry.service.is_udp());
+    let ports = tcp.map(|entry| (entry.word, entry.address));
+    entries::check_monitor(file.monitor.as_ref(), ports, &mut found);
     let control = found.control(control, file.control);
     if let Some(gateway) = &file.gateway {
         gateway::check(gateway, &links, &mut found);
@@ -398,6 +402,8 @@ fn server(
     let by_file = file.congestion.or(file.coupled);
     let congestion = found.congestion(by_flag, by_file, &mut controls);
     let control = found.control(control, file.control);
+    let port = listen.into_iter().map(|listen| ("listen", listen));
+    entries::check_monitor(file.monitor.as_ref(), port, &mut found);
     let (Some(listen), Some(key)) = (listen, key) else {
         return found.finish(None);
     };

@@ -118,7 +118,12 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
         BufReader::new(io::Read::take(stream, MAX_ANSWER)).read_line(&mut line)?;
         Ok(line)
     };
-    let line = exchange(&mut stream).map_err(|error| bad(plain(error).to_string()))?;
+    let line = exchange(&mut stream).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            ControlError::Silent { path: owned() }
+        }
+        _ => bad(plain(error).to_string()),
+    })?;
     if let Ok(refusal) = serde_json::from_str::<Refusal>(&line) {
         return Err(ControlError::Refused(refusal));
     }
@@ -128,6 +133,19 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_does_not_answer_is_named_as_the_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = ask(&path).unwrap_err();
+        assert!(matches!(error, ControlError::Silent { .. }), "{error}");
+        assert!(
+            error.to_string().contains("no answer within 5 s"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn a_missing_process_is_one_line() {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sumlink_transport::SetPolicyError;
 use sumlink_util::plain;
 
-use super::LONGEST_PATH;
+use super::{LONGEST_PATH, PATIENCE};
 
 /// Why a running process refused to show or change a link's policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,6 +94,12 @@ pub enum ControlError {
     /// Caused by the user: the other program refused the request.
     #[error("{}", .0.error)]
     Refused(Refusal),
+    /// Caused by the other program: it takes too long to answer.
+    #[error("{}: no answer within {} s: that sumlink is stopped, or waits for a disk; see its log", path.display(), PATIENCE.as_secs())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
     /// Caused by the other program: its answer is invalid.
     #[error("{}: invalid answer: {reason}; check that --control is the socket of a running sumlink of this version", path.display())]
     Answer {

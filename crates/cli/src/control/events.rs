@@ -10,7 +10,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use super::error::Refusal;
 use crate::output;
+
+/// Why the stream of a reader ends before the program does.
+const DISPLACED: &str = "another reader of events took this place: a program has at most 16";
 
 /// Writes each event on a line, until the reader leaves, takes nothing for too long, or has to make
 /// room for another one. Events that it was too slow for are counted.
@@ -32,7 +36,12 @@ pub(super) async fn write(
                 0 => return Ok(()),
                 _ => continue,
             },
-            Ok(()) = &mut slot => return Ok(()),
+            Ok(()) = &mut slot => {
+                let refusal = serde_json::to_string(&Refusal::not_here(DISPLACED))?;
+                let line = format!("{refusal}\n");
+                let written = timeout(PATIENCE, writing.write_all(line.as_bytes())).await;
+                return written.unwrap_or(Ok(()));
+            }
         };
         let written = timeout(PATIENCE, writing.write_all(line.as_bytes())).await;
         written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;

@@ -7,6 +7,7 @@ use sumlink_transport::Target;
 use sumlink_transport::address::collide;
 use sumlink_transport::config::LinkConfig;
 use sumlink_transport::links::{Overlap, overlap};
+use sumlink_transport::policy::Direction;
 
 use super::Forwards;
 use super::findings::Findings;
@@ -35,7 +36,7 @@ pub(crate) struct Entry {
 }
 
 impl Entrance {
-    fn is_udp(&self) -> bool {
+    pub(super) fn is_udp(&self) -> bool {
         matches!(self, Self::Udp(_))
     }
 }
@@ -111,7 +112,7 @@ pub(super) fn all(
                 ),
             );
         }
-        if !entry.address.ip().is_loopback() {
+        if !entry.address.ip().to_canonical().is_loopback() {
             found.warn(
                 entry.line,
                 format!(
@@ -122,6 +123,37 @@ pub(super) fn all(
         }
     }
     entries
+}
+
+/// Records that the monitoring port is one that the program itself uses: `others` with their names.
+pub(super) fn check_monitor<'a>(
+    monitor: Option<&sumlink_monitor::Settings>,
+    others: impl Iterator<Item = (&'a str, SocketAddr)>,
+    found: &mut Findings<'_>,
+) {
+    let Some(monitor) = monitor else { return };
+    for (word, address) in others.filter(|(_, address)| collide(*address, monitor.listen)) {
+        found.problem(
+            found.lines.of("monitor"),
+            format!(
+                "monitor {} and {word} {address} cannot share a port: give one of them another",
+                monitor.listen
+            ),
+        );
+    }
+}
+
+/// Warns if no link carries the data of one direction, which then waits forever.
+pub(super) fn warn_of_directions(links: &[LinkConfig], found: &mut Findings<'_>) {
+    for (only, lacking) in [(Direction::Up, "downloads"), (Direction::Down, "uploads")] {
+        if !links.is_empty() && links.iter().all(|link| link.policy.direction == only) {
+            let line = found.lines.links.first().map_or(1, |link| link.name);
+            found.warn(
+                line,
+                format!("no link carries {lacking}: remove `direction` from one of them"),
+            );
+        }
+    }
 }
 
 /// Warns of overlapping blocks: the first one that matches an interface applies, so a wider one in

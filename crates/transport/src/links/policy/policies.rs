@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ use super::{Beyond, LinkPolicy, Terms, Usage};
 use crate::api::config::LinkConfig;
 use crate::links;
 
+/// Time between log lines about a file that cannot be written.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
 /// Policies and usage of a client's links; clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies(Arc<Shared>);
@@ -24,6 +28,8 @@ struct Shared {
     /// Held while the file is written. `state` stays free meanwhile because sessions read it while
     /// data moves.
     saving: Mutex<()>,
+    /// When a failed write of the file was last logged.
+    warned: Mutex<Option<Instant>>,
     /// Incremented by every change that affects how a link may be used.
     changes: watch::Sender<u64>,
     /// The file that stores usage and kept policies.
@@ -40,6 +46,16 @@ struct State {
     usage: BTreeMap<String, Usage>,
     /// The file is out of date.
     is_dirty: bool,
+}
+
+/// Whether a link has a data cap, by its configuration or by a policy that is kept.
+fn has_caps(links: &[LinkConfig], remembered: &Remembered) -> bool {
+    let kept = remembered
+        .links
+        .values()
+        .filter_map(|link| link.policy.as_ref());
+    let configured = links.iter().map(|link| &link.policy);
+    configured.chain(kept).any(LinkPolicy::has_cap)
 }
 
 /// The origin of a link's policy.
@@ -92,9 +108,16 @@ impl Policies {
                 .collect(),
             ..State::default()
         };
-        // An unwritable file is reported at the start, before there is anything to lose.
+        // An unwritable file is reported at the start, before there is anything to lose. A full disk
+        // may soon have room again; without a cap it is no reason to stay away.
         if let Some(file) = &file {
-            store::save(file, &remembered)?;
+            match store::save(file, &remembered) {
+                Err(error) if error.may_pass() && !has_caps(links, &remembered) => {
+                    tracing::warn!("{error}");
+                    state.is_dirty = true;
+                }
+                saved => saved?,
+            }
         }
         for (name, link) in remembered.links {
             if let Some(policy) = link.policy {
@@ -107,6 +130,7 @@ impl Policies {
         Ok(Self(Arc::new(Shared {
             state: Mutex::new(state),
             saving: Mutex::new(()),
+            warned: Mutex::new(None),
             changes: watch::channel(0).0,
             file,
             today,
@@ -249,7 +273,11 @@ impl Policies {
     /// [`Policies::save`] with a log line in place of a returned error.
     pub(crate) fn save_or_warn(&self) {
         if let Err(error) = self.save() {
-            tracing::warn!("{error}");
+            let mut warned = self.0.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+                *warned = Some(Instant::now());
+                tracing::warn!("{error}; it is tried again");
+            }
         }
     }
 

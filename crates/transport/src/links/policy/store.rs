@@ -58,9 +58,25 @@ pub enum StateError {
     NoFile,
 }
 
+impl StateError {
+    /// Whether the same attempt may succeed later, without a correction of the configuration: the
+    /// disk is full, or fails.
+    pub fn may_pass(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let Self::Unwritable { reason, .. } = self else {
+            return false;
+        };
+        let errno = reason.raw_os_error();
+        matches!(
+            reason.kind(),
+            StorageFull | QuotaExceeded | ReadOnlyFilesystem
+        ) || errno == Some(nix::libc::EIO)
+    }
+}
+
 /// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `links`")]
 pub(super) struct Remembered {
     /// Keyed by link name.
     pub(super) links: BTreeMap<String, Link>,
@@ -68,7 +84,7 @@ pub(super) struct Remembered {
 
 /// The saved state of one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `policy` and `usage`")]
 pub(super) struct Link {
     /// A policy that was set at run time and is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
