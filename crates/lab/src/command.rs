@@ -11,15 +11,15 @@ use crate::demo::DemoOptions;
 use crate::error::LabError;
 use crate::faults::{self, FaultsOptions};
 use crate::health::Health;
-use crate::laboratory::LabConfig;
+use crate::laboratory::{LabConfig, control};
 use crate::prose::{print, say};
 use crate::run::RunOptions;
 use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
-use crate::traffic::TrafficCommand;
+use crate::traffic_command::{self, TrafficCommand};
 use crate::video::{self, VideoOptions};
-use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
+use crate::{demo, list, netns, report, rundir, shell, signals};
 use sumlink_scenario::lan::LanConfig;
 use sumlink_settings::units::format_rate;
 
@@ -238,7 +238,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
         }
         LabCommand::List { directory, json } => list::list(&directory, json),
         LabCommand::Check { files, json } => list::check(&files, json),
-        LabCommand::Traffic(command) => traffic::run(command),
+        LabCommand::Traffic(command) => traffic_command::run(command),
         LabCommand::Exec { side, lab, command } => shell::exec(lab.as_deref(), side, &command),
         LabCommand::Set {
             link,

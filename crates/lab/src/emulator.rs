@@ -17,11 +17,11 @@ use crate::addresses::Addresses;
 use crate::config::{InterfaceState, LinkChange};
 use crate::error::LabError;
 use crate::health::Health;
-use crate::laboratory::LabConfig;
 use crate::tun::Tun;
 use carrier::Carriers;
 use exit::{Exit, Port};
 use sumlink_scenario::model::Model;
+use sumlink_scenario::plan::LabConfig;
 use sumlink_scenario::timeline::Timeline;
 use worker::Worker;
 

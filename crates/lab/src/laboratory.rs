@@ -11,7 +11,6 @@ use sumlink_kernel::Kept;
 
 use crate::addresses::Addresses;
 use crate::config::{Direction, LinkChange, LinkSpec};
-use crate::control::ControlServer;
 use crate::controls;
 use crate::emulator::Emulator;
 use crate::error::LabError;
@@ -21,12 +20,13 @@ use crate::netns::Namespace;
 use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
 use crate::tun::Tun;
-use inner::{clone_pair, lay_cable, plug_in};
+use control::ControlServer;
+use inner::{Inner, clone_pair, lay_cable, plug_in};
 
+pub(crate) mod control;
 mod inner;
 mod status;
 
-pub(crate) use inner::Inner;
 pub use status::{DirectionReport, LinkStatus, WireSeries};
 pub(crate) use sumlink_scenario::plan::LabConfig;
 

@@ -7,7 +7,7 @@ use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
 
-use super::datagrams::{Over, Part};
+use super::percentile::{Over, Part};
 
 /// A criterion: a figure of a system and its bound.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use crate::scenario::{Document, Section, text_of};
 
 use super::bar::Quantity;
-use super::judge::{Line, Verdict};
+use super::line::{Line, Verdict};
 
 /// The causes that a row gives for its lines, and those of its group.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::bench::bar::Bar;
-    use crate::bench::judge::Judged;
+    use crate::bench::line::Judged;
     use crate::bench::matrix;
 
     const ROW: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\ndirections = [\"down\", \"up\"]\n\

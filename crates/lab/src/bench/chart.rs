@@ -4,7 +4,7 @@
 use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Shown, Svg, short, shortened};
 
 use super::bar::Quantity;
-use super::judge::{Judged, Line, Verdict};
+use super::line::{Judged, Line, Verdict};
 use super::matrix::Group;
 use crate::results::{quantile, sorted};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::judge::{Line, Verdict};
+use super::line::{Line, Verdict};
 use super::matrix::{Group, Row};
 use super::records::Records;
 use super::side_by_side::SideBySide;

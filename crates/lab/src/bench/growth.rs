@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::judge::Line;
+use super::line::Line;
 
 /// Fewer rows than this do not show how goodput grows.
 const MIN_ROWS: usize = 3;

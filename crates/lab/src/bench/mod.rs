@@ -13,7 +13,9 @@ mod datagrams;
 mod document;
 mod growth;
 mod judge;
+mod line;
 mod matrix;
+mod percentile;
 mod plan;
 mod quantities;
 mod records;
@@ -34,7 +36,7 @@ use crate::run::{self, Store};
 use crate::systems;
 
 use document::Page;
-use judge::{Line, Verdict};
+use line::{Line, Verdict};
 pub(crate) use matrix::Group;
 use plan::Plan;
 use quantities::Measured;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::Lines;
 use super::bar::Quantity;
-use super::judge::{Judged, Line};
+use super::line::{Judged, Line};
 use crate::results::{Spread, quantile, sorted};
 use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Shown, Svg, short};
 

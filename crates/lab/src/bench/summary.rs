@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::bar::Quantity;
-use super::judge::{Judged, Verdict, program};
+use super::judge::program;
+use super::line::{Judged, Verdict};
 use super::{BenchOptions, Lines};
 use crate::report::words;
 use crate::results::{Environment, Run, figures};

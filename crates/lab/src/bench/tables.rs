@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::growth;
-use super::judge::{Judged, Line, Verdict};
+use super::line::{Judged, Line, Verdict};
 use super::matrix::Group;
 use crate::report::words;
 use crate::results::Spread;

@@ -18,7 +18,7 @@ use crate::signals;
 use crate::topology::{SERVER_V4, Side};
 
 use super::Stage;
-use super::report::{Fetched, Outcome};
+use super::outcome::{Fetched, Outcome};
 
 /// curl's exit code when `--max-time` expires.
 const CURL_TIMED_OUT: i32 = 28;

@@ -1,8 +1,8 @@
 //! `sumlink-lab demo`: fetches a file over two emulated links: over each link alone, with kernel
 //! MPTCP and with sumlink.
 
-mod chart;
 mod fetch;
+mod outcome;
 mod process;
 mod report;
 mod systems;
@@ -25,7 +25,8 @@ use sumlink_link::Loss;
 use sumlink_settings::units::parse_size;
 
 use fetch::Progress;
-use report::{Condition, DemoReport, Outcome};
+use outcome::Outcome;
+use report::{Condition, DemoReport};
 use systems::System;
 
 const LINKS: [&str; 2] = [

@@ -11,8 +11,8 @@ use crate::programs;
 use crate::topology::Side;
 
 use super::fetch::{Plan, Progress, fetch};
+use super::outcome::Outcome;
 use super::process::{self, Sumlink};
-use super::report::Outcome;
 use super::{CONGESTION, DemoSystem, Stage};
 
 /// Fetches without sumlink are stopped after this time.

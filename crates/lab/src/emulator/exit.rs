@@ -9,7 +9,6 @@ use super::meter::Meter;
 use super::middlebox::{Middlebox, Verdict};
 use super::segment::{Run, Segment};
 use super::series::WireSeries;
-use super::worker::is_gone;
 use crate::config::{Direction, InterfaceState, LinkChange, LinkSpec, Setting};
 use crate::tun::Tun;
 
@@ -172,4 +171,9 @@ impl Exit {
         }
         self.buffers.give_back(run.into_buffer());
     }
+}
+
+/// EBADFD: the descriptor is no longer attached to an interface.
+pub(super) fn is_gone(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBADFD)
 }

@@ -1,7 +1,7 @@
 //! The emulator's thread: reads packets at the ends of all links, runs the model, and writes the
 //! results.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sumlink_link::{Delivery, LinkId, Network};
 use sumlink_scenario::timeline::{Action, Timeline};
 
 use super::carrier::Carriers;
-use super::exit::{Exit, Port};
+use super::exit::{Exit, Port, is_gone};
 use super::meter::{Meter, use_realtime_priority};
 use super::middlebox::Verdict;
 use super::pace::Pace;
@@ -316,9 +316,4 @@ impl Worker {
             rates: port.ids.map(|id| self.network.rate(id)),
         }
     }
-}
-
-/// EBADFD: the descriptor is no longer attached to an interface.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EBADFD)
 }

@@ -1,6 +1,5 @@
 //! A laboratory in which a link fails repeatedly under load.
 
-use std::path::Path;
 use std::slice;
 use std::thread;
 use std::time::Duration;
@@ -9,10 +8,10 @@ use sumlink_link::Random;
 use sumlink_scenario::lan::LanConfig;
 use tempfile::TempDir;
 
-use super::kind::{Kind, LINKS, Load, NAMES, RATE, way};
+use super::kind::{LINKS, Load, NAMES, RATE, way};
 use super::measure::{carries_again, longest_gap};
-use super::records::{Chunk, Fault};
-use crate::config::Direction;
+use super::records::{Chunk, Fault, Seen};
+use super::task::Task;
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::scenario::Classes;
@@ -50,27 +49,6 @@ const MESSAGE: Pace = Pace::Messages {
 };
 /// Longest sleep, so that signals are noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
-
-/// A measurement in one laboratory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Task<'a> {
-    pub(super) kind: &'static Kind,
-    pub(super) direction: Direction,
-    /// Number among the measurements of the same kind and direction; seeds the random times.
-    pub(super) number: u64,
-    pub(super) faults: u64,
-    /// The sumlink program.
-    pub(super) program: &'a Path,
-    /// The flow begins on a LAN host.
-    pub(super) lan: bool,
-}
-
-/// The recorded observations.
-pub(super) struct Seen {
-    pub(super) chunk: Chunk,
-    /// Arrivals: nanoseconds since the start, and bytes.
-    pub(super) arrivals: Vec<(u64, u64)>,
-}
 
 /// Runs the measurement.
 pub(super) fn measure(task: &Task<'_>) -> Result<Seen, LabError> {

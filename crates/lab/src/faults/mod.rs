@@ -8,6 +8,7 @@ mod kind;
 mod measure;
 mod page;
 mod records;
+mod task;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,12 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::programs;
 use crate::prose::{note, print};
-use chunk::{Task, measure};
+use chunk::measure;
 use judge::Line;
 use kind::{KINDS, Kind, Load};
 use page::Measured;
 use records::{Chunk, Records, of};
+use task::Task;
 
 /// Faults in one laboratory; an interruption loses at most this number.
 const AT_ONCE: u64 = 25;

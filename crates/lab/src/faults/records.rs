@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{Seen, Task};
 use super::kind::way;
+use super::task::Task;
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::run::write_text;
@@ -50,6 +50,13 @@ pub(super) struct Chunk {
     /// Why the figures are unreliable: the emulator was late.
     pub(super) objection: Option<String>,
     pub(super) faults: Vec<Fault>,
+}
+
+/// The recorded observations.
+pub(super) struct Seen {
+    pub(super) chunk: Chunk,
+    /// Arrivals: nanoseconds since the start, and bytes.
+    pub(super) arrivals: Vec<(u64, u64)>,
 }
 
 /// The directory of the chunks.

@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::inner::Inner;
+use super::status::LinkStatus;
 use crate::config::LinkChange;
 use crate::error::LabError;
 use crate::health::Health;
-use crate::laboratory::{Inner, LinkStatus};
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;

@@ -12,7 +12,7 @@ use crate::results::Environment;
 use crate::systems::System;
 use crate::topology::SOCKET_BUFFER_MAX;
 
-use super::once::Job;
+use super::job::Job;
 
 pub(super) fn of(job: &Job<'_>, system: &dyn System) -> Environment {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -3,6 +3,7 @@
 
 mod descriptors;
 mod environment;
+mod job;
 pub(crate) mod machine;
 mod measure;
 mod once;
@@ -28,8 +29,9 @@ use crate::systems;
 use progress::Progress;
 use together::Update;
 
+pub(crate) use job::Job;
 pub(crate) use measure::{OTHERS_NOTE, join};
-pub(crate) use once::{Job, planned};
+pub(crate) use once::planned;
 pub(crate) use progress::duration_in_words;
 pub use store::Store;
 pub(crate) use store::{write_json, write_text};

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
@@ -13,13 +12,13 @@ use crate::config::Direction;
 use crate::edge_timeline::edge_timeline;
 use crate::error::LabError;
 use crate::laboratory::Lab;
-use crate::process::Process;
 use crate::results::{Measurement, Outcome, Run, SCHEMA};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{self, Stage, System, set_hosts};
 use crate::topology::Side;
 
+use super::job::Job;
 use super::measure::{self, Phase};
 use super::{descriptors, environment, workload};
 
@@ -29,19 +28,6 @@ const ATTEMPTS: usize = 3;
 const OURS_LIMIT: f64 = 0.65;
 /// The port of the workload's server, unless the workload names one.
 const PORT: u16 = 5001;
-
-/// The parameters of a run.
-pub(crate) struct Job<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) seed: u64,
-    pub(crate) system: String,
-    /// The sumlink program: it is measured, and generates the traffic.
-    pub(crate) program: &'a Path,
-    /// Sum of the rates of its links in bit/s, if the run may share the machine.
-    pub(crate) rate: Option<u64>,
-    /// Directory for traces, from systems that support them.
-    pub(crate) trace: Option<&'a Path>,
-}
 
 /// Whether other runs share the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -285,14 +271,4 @@ fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
         fs::write(&path, svg).map_err(LabError::file(&path))?;
     }
     Ok(())
-}
-
-/// Starts a program of the workload.
-pub(super) fn start(
-    stage: &Stage<'_>,
-    side: Side,
-    name: &str,
-    command: Command,
-) -> Result<Process, LabError> {
-    Process::start(stage.lab, stage.directory, side, name, command)
 }

@@ -15,7 +15,8 @@ use std::thread;
 use crate::error::LabError;
 use crate::results::Run;
 
-use super::once::{self, Concurrency, Job};
+use super::job::Job;
+use super::once::{self, Concurrency};
 pub(crate) use capacity::Capacity;
 use queue::Queue;
 

@@ -17,8 +17,6 @@ use crate::traffic::{
 };
 use crate::video::{receive, send};
 
-use super::once::start;
-
 /// The port on which the workload's server listens, if the workload names one.
 pub(super) fn port(workload: &Workload) -> Option<u16> {
     match workload {
@@ -254,6 +252,11 @@ fn user_command(line: &str, mptcp: bool) -> Result<Command, LabError> {
     // exec replaces the shell, so that killing the process ends the program.
     command.args(["-c", &format!("exec {line}")]);
     Ok(command)
+}
+
+/// Starts a program of the workload.
+fn start(stage: &Stage<'_>, side: Side, name: &str, command: Command) -> Result<Process, LabError> {
+    Process::start(stage.lab, stage.directory, side, name, command)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::draw::{HELD_Y, LANE, LANES, PLOT_X, caption, ink, lane_of, name, panel, seconds};
 use super::events::{State, Timeline};
 use super::marks::{RASTER, merge};
+use super::panel::{HELD_Y, LANE, LANES, PLOT_X, caption, ink, lane_of, name, panel, seconds};
 use sumlink_plot::{Anchor, Axis, Ink, Svg};
 
 /// Bytes held out of order.

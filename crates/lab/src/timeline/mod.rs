@@ -8,6 +8,7 @@ mod draw;
 mod events;
 mod lower;
 mod marks;
+mod panel;
 
 use std::io::BufRead;
 

@@ -28,7 +28,7 @@ const REQUEST_LIMIT: u64 = 16 << 10;
 const POLL_MS: u16 = 50;
 
 /// Answers every HTTP request with endless content, on a separate thread.
-pub(super) fn serve(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn serve(address: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_millis(100);
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// Serves transfers in the background until the process ends; returns the address.
-pub(super) fn serve(parameters: Http3) -> Result<SocketAddr, LabError> {
+pub(crate) fn serve(parameters: Http3) -> Result<SocketAddr, LabError> {
     let Http3 { listen, keys } = parameters;
     let failed = |error: String| LabError::system(format!("HTTP/3 on {listen}"), error);
     let config = server_config(&keys).map_err(failed)?;

@@ -33,7 +33,7 @@ const COUNTED: u16 = 2;
 const COUNTED_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves bulk streams until the process is killed.
-pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(), LabError> {
+pub(crate) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(), LabError> {
     let failed = |error: String| LabError::system(format!("listening on {address}"), error);
     let authorized = vec![AuthorizedClient {
         key: keys.peer,

@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 /// Answers questions on a separate thread.
-pub(super) fn serve(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn serve(address: SocketAddr) -> io::Result<()> {
     let socket = super::connection::socket(address, false)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

@@ -8,20 +8,20 @@
 //! Systems that are not tunnels but part of a program are measured inside these programs: with TLS
 //! on their sockets ([`tls`]), or with sumlink's library in place of sockets ([`library`]).
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod connection;
-mod curl;
-mod datagrams;
+pub(crate) mod curl;
+pub(crate) mod datagrams;
 mod first_byte;
-mod http3;
-mod library;
+pub(crate) mod http3;
+pub(crate) mod library;
 mod live;
-mod many;
+pub(crate) mod many;
 mod names;
 mod pattern;
 mod record;
 mod requests;
-mod server;
+pub(crate) mod server;
 mod tls;
 
 use std::net::SocketAddr;
@@ -32,63 +32,8 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sumlink_transport::{PublicKey, SecretKey};
 
-use crate::error::LabError;
-use crate::prose::print;
-use crate::scenario::VideoProtocol;
-use crate::video::receive;
-
 pub(crate) use first_byte::first_byte;
 pub(crate) use live::{Arrival, Live, Pace};
-
-/// `sumlink-lab traffic`
-#[derive(Clone, Debug, clap::Subcommand)]
-pub enum TrafficCommand {
-    /// Do what connections ask for until killed; prints what uploads brought
-    Serve {
-        /// Where to listen
-        #[arg(long)]
-        listen: SocketAddr,
-        /// Listen for MPTCP
-        #[arg(long)]
-        mptcp: bool,
-        /// What carries the bytes, as a JSON object; the socket itself without it
-        #[arg(long)]
-        channel: Option<String>,
-        /// Serve flows of datagrams on this address as well
-        #[arg(long)]
-        datagrams: Option<SocketAddr>,
-        /// Serve many connections at a time on this address as well
-        #[arg(long)]
-        many: Option<SocketAddr>,
-        /// Serve downloads with curl on this address as well
-        #[arg(long)]
-        curl: Option<SocketAddr>,
-        /// Serve HTTP/3 as well, with an address and keys in a JSON object
-        #[arg(long)]
-        http3: Option<String>,
-    },
-    /// Receive one pushed video until killed; prints a line for each picture
-    Watch {
-        /// Where to listen
-        #[arg(long)]
-        listen: SocketAddr,
-        /// Listen for MPTCP
-        #[arg(long)]
-        mptcp: bool,
-        /// Expect RTMP, which ffmpeg takes
-        #[arg(long)]
-        rtmp: bool,
-        /// Expect SRT, which ffmpeg takes
-        #[arg(long, conflicts_with_all = ["rtmp", "mptcp"])]
-        srt: bool,
-    },
-    /// Carry out a workload and print what arrived
-    Run {
-        /// A JSON object
-        #[arg(long)]
-        spec: String,
-    },
-}
 
 /// The parameters of `traffic run`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -360,66 +305,5 @@ pub(crate) fn sleep_until_ns(due: u64) {
     let left = due.saturating_sub(now_ns());
     if left > 0 {
         std::thread::sleep(Duration::from_nanos(left));
-    }
-}
-
-/// Runs the subcommand.
-pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
-    match command {
-        TrafficCommand::Serve {
-            listen,
-            mptcp,
-            channel,
-            datagrams,
-            many,
-            curl,
-            http3,
-        } => {
-            if let Some(address) = many {
-                let failed = |error| LabError::system(format!("listening on {address}"), error);
-                many::serve(address).map_err(failed)?;
-            }
-            if let Some(address) = curl {
-                let failed = |error| LabError::system(format!("listening on {address}"), error);
-                curl::serve(address).map_err(failed)?;
-            }
-            if let Some(address) = datagrams {
-                datagrams::serve(address)?;
-            }
-            if let Some(text) = http3 {
-                let parsed: Http3 = serde_json::from_str(&text)
-                    .map_err(|error| LabError::Usage(format!("--http3: {error}")))?;
-                http3::serve(parsed)?;
-            }
-            let channel = channel.map(|text| serde_json::from_str(&text)).transpose();
-            let channel: Option<Channel> =
-                channel.map_err(|error| LabError::Usage(format!("--channel: {error}")))?;
-            match channel.unwrap_or_default() {
-                Channel::Library { keys, variant } => library::serve(listen, &keys, &variant),
-                channel => server::serve(listen, mptcp, &channel),
-            }
-        }
-        TrafficCommand::Watch {
-            listen,
-            mptcp,
-            rtmp,
-            srt,
-        } => {
-            let protocol = match (rtmp, srt) {
-                (true, _) => VideoProtocol::Rtmp,
-                (_, true) => VideoProtocol::Srt,
-                _ => VideoProtocol::MpegTs,
-            };
-            receive::watch(listen, mptcp, protocol)
-        }
-        TrafficCommand::Run { spec } => {
-            let spec: Spec = serde_json::from_str(&spec)
-                .map_err(|error| LabError::Usage(format!("--spec: {error}")))?;
-            let records = client::run(&spec);
-            let text = serde_json::to_string(&records)
-                .map_err(|error| LabError::system("writing JSON", error))?;
-            print(&format!("{text}\n"))?;
-            Ok(())
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! The chart of the demo: horizontal bars in two groups, as SVG.
 
-use super::report::{ConditionReport, DemoReport, Row};
-use super::systems::System;
+use super::DemoReport;
+use super::condition::{ConditionReport, Row};
+use crate::demo::systems::System;
 use sumlink_plot::{Anchor, Ink, Svg, tick_step};
 
 const WIDTH: f64 = 940.0;
@@ -155,7 +156,7 @@ fn color(system: &System) -> Ink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::report;
+    use super::super::tests::report;
     use super::*;
 
     #[test]

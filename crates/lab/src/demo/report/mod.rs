@@ -1,5 +1,6 @@
 //! The report of the demo: table, JSON and verdict.
 
+mod chart;
 mod condition;
 
 use std::collections::BTreeMap;
@@ -11,9 +12,9 @@ use serde::Serialize;
 
 use crate::error::LabError;
 
-use super::{CONGESTION, DemoOptions, Stage, chart};
+use super::{CONGESTION, DemoOptions, Stage};
 
-pub(crate) use condition::{Condition, ConditionReport, Fetched, Outcome, Row};
+pub(crate) use condition::{Condition, ConditionReport};
 
 /// The report as written to `demo.json`.
 #[derive(Debug, Serialize)]
@@ -149,6 +150,7 @@ fn title_of(link: &crate::config::LinkSpec) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::demo::outcome::{Fetched, Outcome};
     use crate::demo::systems::System;
     use crate::health::Health;
 

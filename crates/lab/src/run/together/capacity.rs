@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::super::once::Job;
+use super::super::job::Job;
 use crate::results::Machine;
 
 /// Share of each processor that concurrent runs may use, in thousandths: the rest is reserved for

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::once::{Concurrency, Job};
+use super::super::job::Job;
+use super::super::once::Concurrency;
 use super::capacity::{Capacity, Share};
 use crate::results::{ALONE, Outcome, Run};
 

@@ -25,7 +25,7 @@ use super::pattern::Pattern;
 use super::{Window, now_ns, sleep_until_ns};
 
 pub(super) use client::run;
-pub(super) use server::serve;
+pub(crate) use server::serve;
 
 /// Bytes before the content: kind, flow, number, time.
 const HEADER: usize = 21;

@@ -22,7 +22,7 @@ use super::{HEADER, Header, Kind, LARGEST, again, is_right, prepare, send_on_sch
 const FLOWS: usize = 1024;
 
 /// Serves flows in the background until the process ends; returns the address.
-pub(in crate::traffic) fn serve(address: SocketAddr) -> Result<SocketAddr, LabError> {
+pub(crate) fn serve(address: SocketAddr) -> Result<SocketAddr, LabError> {
     let failed = |error: io::Error| LabError::system(format!("UDP on {address}"), error);
     let socket = UdpSocket::bind(address).map_err(failed)?;
     prepare(&socket).map_err(failed)?;
