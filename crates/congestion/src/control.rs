@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::Instant;
-use crate::event::{Ack, Idle, Loss, Timeout};
+use crate::event::{Ack, Delivery, Idle, Loss, Timeout};
 use crate::flow::Flow;
 use crate::siblings::Siblings;
 use crate::window::Window;
@@ -25,6 +25,11 @@ pub trait CongestionControl: Debug + Send {
 
     /// New data was acknowledged, cumulatively or selectively.
     fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>);
+
+    /// An acknowledgment shows a delivery rate; called before its [`on_ack`](Self::on_ack).
+    ///
+    /// Default: none, for algorithms that do not use the rate.
+    fn on_delivery(&mut self, _delivery: &Delivery) {}
 
     /// A loss was detected by duplicate acknowledgments or SACK. Called once for all losses of a
     /// window.

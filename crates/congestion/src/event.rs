@@ -25,6 +25,20 @@ pub struct Ack {
     pub cwnd_limited: bool,
 }
 
+/// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation, section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Packets delivered before the newest acknowledged packet was sent.
+    pub before: u64,
+    /// Packets delivered until now.
+    pub until: u64,
+    /// The longer of two times: that in which the packets were sent, and that in which they were
+    /// acknowledged. Never shorter than the least round-trip time.
+    pub interval: Duration,
+    /// The program had nothing to send meanwhile, so the path may be faster.
+    pub is_limited: bool,
+}
+
 /// A loss, without a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {

@@ -42,6 +42,8 @@
 //!
 //! - [`on_ack`](CongestionControl::on_ack) for every acknowledgment of new data, cumulative or
 //!   selective, in recovery too.
+//! - [`on_delivery`](CongestionControl::on_delivery) before that, if the model measures delivery
+//!   rates.
 //! - [`on_loss`](CongestionControl::on_loss) when a loss is detected outside of recovery: once,
 //!   however many packets of that window are lost. The window is reduced at once; a model that
 //!   reduces the data in flight gradually (PRR) uses it as the target. During recovery the window
@@ -119,7 +121,7 @@ pub mod wvegas;
 
 pub use algorithm::{Algorithm, Info};
 pub use control::CongestionControl;
-pub use event::{Ack, Idle, Loss, Timeout};
+pub use event::{Ack, Delivery, Idle, Loss, Timeout};
 pub use flow::Phase;
 pub use flow::{BetweenLosses, Flow};
 pub use parameter::{BuildError, NoParameters, Parameter, Parameters, Value};

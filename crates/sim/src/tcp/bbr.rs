@@ -2,16 +2,16 @@
 //! control by measurement.
 //!
 //! Source: Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016. It
-//! belongs to the model of Linux and paces. It computes the delivery rate from acknowledgments: an
-//! acknowledgment of data that was in flight at an earlier one measures the deliveries since then.
-//! It does not model limits by the program, leaves its drain phase when the round-trip time shows
-//! an empty queue, and omits long-term sampling against policers.
+//! belongs to the model of Linux and paces. The delivery rate is that of `delivery.rs`. It leaves its
+//! drain phase when the round-trip time shows an empty queue, does not limit the window to the
+//! packets in flight when recovery begins, and omits long-term sampling against policers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use sumlink_congestion::{
-    Ack, CongestionControl, Idle, Instant, Loss, Siblings, Timeout, Window, WindowParameters,
+    Ack, CongestionControl, Delivery, Idle, Instant, Loss, Siblings, Timeout, Window,
+    WindowParameters,
 };
 
 /// Gain of the startup phase, 2/ln 2, whose inverse drains the queue (`bbr_high_gain`,
@@ -57,12 +57,12 @@ enum Mode {
 pub(super) struct Bbr {
     window: Window,
     mode: Mode,
-    /// Packets delivered.
-    delivered: u64,
-    /// Packets sent and delivered at earlier acknowledgments.
-    flights: VecDeque<(u64, u64, Instant)>,
     rounds: u64,
+    /// A packet sent after this number of deliveries ends the round.
     round_ends: u64,
+    /// The current acknowledgment ends a round; it shows a rate that the program did not limit.
+    starts_round: bool,
+    is_unlimited: bool,
     /// The highest rates in packets per second, with their rounds, in descending order.
     rates: VecDeque<(u64, f64)>,
     full_rate: f64,
@@ -79,10 +79,10 @@ impl Bbr {
         Self {
             window: window.expect("the default parameters are valid"),
             mode: Mode::Startup,
-            delivered: 0,
-            flights: VecDeque::new(),
             rounds: 0,
             round_ends: 0,
+            starts_round: false,
+            is_unlimited: false,
             rates: VecDeque::new(),
             full_rate: 0.0,
             full_rounds: 0,
@@ -107,42 +107,6 @@ impl Bbr {
         self.full_rounds >= FULL.0
     }
 
-    /// Takes a rate sample; returns whether a round has ended.
-    fn measure(&mut self, ack: &Ack) -> bool {
-        self.delivered += u64::from(ack.acked);
-        let mut flight = None;
-        while let Some(&(sent, ..)) = self.flights.front()
-            && sent <= ack.acknowledged
-        {
-            flight = self.flights.pop_front();
-        }
-        let starts_round = ack.acknowledged >= self.round_ends;
-        if starts_round {
-            self.rounds += 1;
-            self.round_ends = ack.sent;
-        }
-        if let Some((_, delivered, at)) = flight {
-            let seconds = ack.now.saturating_sub(at).as_secs_f64();
-            if seconds > 0.0 {
-                let rate = (self.delivered - delivered) as f64 / seconds;
-                while self.rates.back().is_some_and(|(_, other)| *other <= rate) {
-                    self.rates.pop_back();
-                }
-                self.rates.push_back((self.rounds, rate));
-            }
-        }
-        while self.rates.len() > 1 && self.rates[0].0 + ROUNDS < self.rounds {
-            self.rates.pop_front();
-        }
-        let flight = (ack.sent, self.delivered, ack.now);
-        match self.flights.back_mut() {
-            // Of several acknowledgments without a transmission in between, the last one counts.
-            Some(last) if last.0 == ack.sent => *last = flight,
-            _ => self.flights.push_back(flight),
-        }
-        starts_round
-    }
-
     /// Takes a round-trip time; returns whether the minimum has expired.
     fn note_trip(&mut self, ack: &Ack) -> bool {
         let Some(rtt) = ack.rtt else {
@@ -156,9 +120,9 @@ impl Bbr {
         expired
     }
 
-    fn change_mode(&mut self, ack: &Ack, starts_round: bool, expired: bool) {
+    fn change_mode(&mut self, ack: &Ack, expired: bool) {
         let now = ack.now;
-        if starts_round && !self.is_full() {
+        if self.starts_round && self.is_unlimited && !self.is_full() {
             if self.rate() >= self.full_rate * FULL.1 {
                 (self.full_rate, self.full_rounds) = (self.rate(), 0);
             } else {
@@ -254,11 +218,32 @@ impl CongestionControl for Bbr {
         &mut self.window
     }
 
+    /// Linux: bbr_update_bw.
+    fn on_delivery(&mut self, delivery: &Delivery) {
+        self.starts_round = delivery.before >= self.round_ends;
+        self.is_unlimited = !delivery.is_limited;
+        if self.starts_round {
+            self.rounds += 1;
+            self.round_ends = delivery.until;
+        }
+        let packets = delivery.until - delivery.before;
+        let rate = packets as f64 / delivery.interval.as_secs_f64();
+        if self.is_unlimited || rate >= self.rate() {
+            while self.rates.back().is_some_and(|(_, other)| *other <= rate) {
+                self.rates.pop_back();
+            }
+            self.rates.push_back((self.rounds, rate));
+        }
+        while self.rates.len() > 1 && self.rates[0].0 + ROUNDS < self.rounds {
+            self.rates.pop_front();
+        }
+    }
+
     fn on_ack(&mut self, ack: &Ack, _: &Siblings<'_>) {
         self.window.measure(ack);
-        let starts_round = self.measure(ack);
         let expired = self.note_trip(ack);
-        self.change_mode(ack, starts_round, expired);
+        self.change_mode(ack, expired);
+        self.starts_round = false;
         self.set_window(f64::from(ack.acked));
         self.set_pacing(ack.srtt);
     }
@@ -307,6 +292,12 @@ mod tests {
                 sent: n + 50,
                 cwnd_limited: false,
             };
+            bbr.on_delivery(&Delivery {
+                before: n.saturating_sub(50),
+                until: n,
+                interval: Duration::from_millis(n.min(50)),
+                is_limited: false,
+            });
             bbr.on_ack(&ack, &Siblings::NONE);
         }
     }

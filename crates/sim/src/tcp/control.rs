@@ -8,7 +8,7 @@
 //! the window does not recover.
 
 use sumlink_congestion::{
-    Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
+    Ack, BuildError, CongestionControl, Delivery, Idle, Loss, Settings, Timeout, build,
 };
 
 use super::BBR;
@@ -138,6 +138,11 @@ impl Control {
         if let Some(member) = &self.member {
             member.publish(self.inner.flow());
         }
+    }
+
+    /// A sample of the delivery rate, before `on_ack`.
+    pub(super) fn on_delivery(&mut self, delivery: &Delivery) {
+        self.inner.on_delivery(delivery);
     }
 
     pub(super) fn on_ack(&mut self, news: &Acknowledged, now: Nanos) {

@@ -1,8 +1,8 @@
-//! The delivery rate, as Linux measures it for TCP_INFO (`net/ipv4/tcp_rate.c`;
-//! draft-cheng-iccrg-delivery-rate-estimation).
+//! The delivery rate, as Linux measures it for BBR and TCP_INFO (`net/ipv4/tcp_rate.c`;
+//! draft-cheng-iccrg-delivery-rate-estimation, section 3.3).
 
 use super::scoreboard::Segment;
-use crate::clock::{Nanos, SECOND, scaled};
+use crate::clock::{Nanos, SECOND, duration, scaled};
 
 /// Counts deliveries and their times.
 #[derive(Clone, Debug, Default)]
@@ -70,20 +70,23 @@ impl Delivery {
         }
     }
 
-    /// Ends the processing of an acknowledgment; `least` is the minimum round-trip time.
-    pub(super) fn finish(&mut self, least: Nanos, now: Nanos) {
+    /// Ends the count of an acknowledgment, and returns its sample if it is valid. `least` is the
+    /// minimum round-trip time.
+    pub(super) fn finish(
+        &mut self,
+        least: Nanos,
+        now: Nanos,
+    ) -> Option<sumlink_congestion::Delivery> {
         if self.limited_until > 0 && self.delivered > self.limited_until {
             self.limited_until = 0;
         }
-        let Some(sample) = self.sample.take() else {
-            return;
-        };
+        let sample = self.sample.take()?;
         self.delivered_at = now;
         let delivered = self.delivered - sample.delivered;
         let interval = sample.sending.max(now.saturating_sub(sample.since));
         // Shorter than a round trip: the acknowledgments were compressed on the way.
         if interval < least || interval == 0 {
-            return;
+            return None;
         }
         let (kept, time) = self.kept;
         let is_faster = u128::from(delivered) * u128::from(time.max(1))
@@ -91,6 +94,12 @@ impl Delivery {
         if !sample.is_limited || is_faster {
             self.kept = (delivered, interval);
         }
+        Some(sumlink_congestion::Delivery {
+            before: sample.delivered,
+            until: self.delivered,
+            interval: duration(interval),
+            is_limited: sample.is_limited,
+        })
     }
 
     /// Delivery rate in bytes per second, for segments of `mss` bytes; 0 before the first

@@ -142,8 +142,10 @@ impl Tcp {
         self.end_probe(packet, now);
         self.advance_state(&news, packet, now);
         let newly_lost = self.board.lost() > lost;
+        if let Some(delivery) = self.delivery.finish(self.rtt.least(), now) {
+            self.control.on_delivery(&delivery);
+        }
         self.control_window(&news, newly_lost, now);
-        self.delivery.finish(self.rtt.least(), now);
         self.rearm_if_shut_out(now);
     }
 
