@@ -49,8 +49,8 @@ struct Visible {
     bool Read(std::string text) {
         for (;;) {
             std::string one = text.substr(0, text.find(':'));
-            if (one == "boost=on" || one == "boost=off") {
-                boost = one == "boost=on";
+            if (one == "boost=on" || one == "boost=off" || one == "boost=many") {
+                boost = one == "boost=off" ? 0 : one == "boost=many" ? 2 : 1;
             } else if (one == "sack=rewrite" || one == "sack=strip") {
                 sack = one.substr(5);
             } else {
@@ -144,7 +144,7 @@ int main(int argc, char **argv) {
     std::string head = o.system.substr(0, o.system.find('@'));
     std::string mode = head.substr(0, head.find(':'));
     if (head.size() < o.system.size() && !(mode == "lwip+visible" && visible.Read(o.system.substr(head.size() + 1)))) {
-        return Bad("only lwip+visible has parameters: boost=on|off and sack=rewrite|strip: " + o.system);
+        return Bad("only lwip+visible has parameters: boost=on|off|many and sack=rewrite|strip: " + o.system);
     }
     bool lte = mode != "wifi";
     bool wifi = mode != "lte";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::LinkId;
 use crate::lwa::SequenceBits;
 use crate::steering;
-use crate::visible::Parameters;
+use crate::visible::{Boost, Parameters};
 
 /// How packets are carried over the links, and how reordering is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,7 +222,7 @@ impl Config {
                 return Err(ConfigError::Number(name));
             }
         }
-        let may_owe = self.mode == Mode::LwipVisible && self.visible.boost;
+        let may_owe = self.mode == Mode::LwipVisible && self.visible.boost != Boost::Off;
         if may_owe && self.idle < self.visible.give_up {
             return Err(ConfigError::Idle);
         }

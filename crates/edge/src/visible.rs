@@ -8,19 +8,46 @@ use std::time::Duration;
 
 use crate::Instant;
 
+/// How often a hole's duplicates become acknowledgments of data that the user lacks: the readings
+/// of line 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Boost {
+    /// Never: the node holds and repairs, but acknowledges no data.
+    Off,
+    /// φ + P < free/N, as printed: at most once per hole, and never with 1/φ flows or more.
+    #[default]
+    Once,
+    /// φ × P < free/N: once at least, and more often the emptier the queues and the fewer the
+    /// flows are. The k-th boost acknowledges k segments, as line 3 adds MSS × P.
+    Many,
+}
+
+impl Boost {
+    /// All readings by name.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("on", Self::Once), ("off", Self::Off), ("many", Self::Many)];
+
+    /// The name of the reading.
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, boost)| *boost == self);
+        known.map_or("", |(name, _)| name)
+    }
+}
+
 /// The parameters of VISIBLE. The paper names them without values; the defaults are this project's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Enables the boost phase. Without it the node holds and repairs, but never acknowledges data.
-    pub boost: bool,
+    /// The boost phase.
+    pub boost: Boost,
     /// A packet is sent again only if its link has provably lost it, and duplicates are held until
     /// then. Without it, as in the paper, when PH^a or the holding time is exceeded.
     pub proof: bool,
     /// ϑ: share of every queue that must be free for boosting, 0 to 1; without `proof`, for holding
     /// and repairing as well.
     pub min_free: f64,
-    /// φ: subtracted from the free share before the comparison with the number of duplicates, 0 to
-    /// 1. The larger it is, the earlier boosting stops as queues and the number of flows grow.
+    /// φ: compared with the free share of the queues and the number of duplicates as [`Boost`]
+    /// says, 0 to 1. The larger it is, the earlier boosting stops as queues and the number of flows
+    /// grow.
     pub boost_fraction: f64,
     /// α: weight of a hole with more duplicates than the average, 0 to 1; low.
     pub rise: f64,
@@ -43,7 +70,7 @@ pub struct Parameters {
 impl Default for Parameters {
     fn default() -> Self {
         Self {
-            boost: true,
+            boost: Boost::Once,
             proof: true,
             min_free: 0.25,
             boost_fraction: 0.2,
@@ -69,7 +96,7 @@ pub struct Situation {
     pub beyond_initial: bool,
     /// The node has a copy of the missing packet; otherwise it can do nothing about the hole.
     pub kept: bool,
-    /// The missing packet may be acknowledged in advance (see [`crate::Edge`]).
+    /// The next packet may be acknowledged in advance (see [`crate::Edge`]).
     pub boostable: bool,
     /// The missing packet is provably lost.
     pub lost: bool,
@@ -90,7 +117,8 @@ pub struct Situation {
 /// Decision about an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Boost phase: it is passed on as an acknowledgment of the missing packet.
+    /// Boost phase: it is passed on as an acknowledgment of the missing packet, or of packets behind
+    /// it.
     Boost,
     /// Holding phase: it is not passed on.
     Hold,
@@ -147,10 +175,15 @@ impl Visible {
         let untouched =
             repairable && situation.beyond_initial && self.retransmissions == 0 && !theirs;
 
-        // Line 1. P only grows until the next new acknowledgment and free <= 1, so this holds only
-        // for P = 0.
-        let quiet = parameters.boost_fraction + f64::from(self.duplicates) < situation.free / flows;
-        if parameters.boost && untouched && quiet && situation.boostable {
+        // Line 1.
+        let (fraction, count) = (parameters.boost_fraction, f64::from(self.duplicates));
+        let quiet = match parameters.boost {
+            Boost::Off => false,
+            // P only grows until the next new acknowledgment and free <= 1: only for P = 0.
+            Boost::Once => fraction + count < situation.free / flows,
+            Boost::Many => fraction * count < situation.free / flows,
+        };
+        if untouched && quiet && situation.boostable {
             self.last_held = Some(situation.now);
             self.held_for = Duration::ZERO;
             self.duplicates += 1;

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sumlink_edge::visible::Boost;
 use sumlink_edge::{Config, LinkSettings, Mode, Sack, lwa::ReorderConfig, steering};
 
 use crate::plan::LabConfig;
@@ -100,9 +101,8 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
         |mode| mode == Mode::Lwa,
         |variant, text| time(text).map(|value| variant.timer = value),
     ),
-    ("boost", "on or off", visible, |variant, text| {
-        named(text, &[("on", true), ("off", false)])
-            .map(|value| variant.config.visible.boost = value)
+    ("boost", "on, off or many", visible, |variant, text| {
+        named(text, &Boost::NAMES).map(|value| variant.config.visible.boost = value)
     }),
     ("sack", "rewrite or strip", visible, |variant, text| {
         let names = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
@@ -297,7 +297,11 @@ mod tests {
              retransmissions=5:queue=20:flows=4:far=10ms:hosts=newreno",
         );
         let visible = &variant.config.visible;
-        assert!(!visible.boost && variant.config.sack == Sack::Strip);
+        assert!(visible.boost == Boost::Off && variant.config.sack == Sack::Strip);
+        for (name, boost) in Boost::NAMES {
+            let variant = parse(&format!("lwip+visible@boost={name}"));
+            assert_eq!(variant.config.visible.boost, boost);
+        }
         assert_eq!((visible.rise, visible.fall), (0.5, 0.05));
         assert_eq!((visible.min_free, visible.boost_fraction), (0.1, 0.3));
         assert_eq!(

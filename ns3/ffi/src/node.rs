@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
+use sumlink_edge::visible::Boost;
 use sumlink_edge::{Config, Edge, LinkId, LinkSettings, Mode, Sack};
 
 use crate::{bytes, give, nanos, refuse};
@@ -17,7 +18,8 @@ pub struct SumlinkEdgeConfig {
     pub steering: *const c_char,
     /// `rewrite` (the default) or `strip`.
     pub sack: *const c_char,
-    /// 0 disables boosting: only the user's own acknowledgments are passed on.
+    /// 0 disables boosting: only the user's own acknowledgments are passed on. 2 boosts many
+    /// duplicates of a hole, any other value at most one.
     pub boost: u8,
     /// Links, 1 to 255.
     pub links: u8,
@@ -99,7 +101,11 @@ unsafe fn read(settings: &SumlinkEdgeConfig) -> Result<Config, String> {
         "strip" => Sack::Strip,
         other => return Err(format!("sack must be rewrite or strip, not `{other}`")),
     };
-    config.visible.boost = settings.boost != 0;
+    config.visible.boost = match settings.boost {
+        0 => Boost::Off,
+        2 => Boost::Many,
+        _ => Boost::Once,
+    };
     let rate = |link: u8| match settings.rates.is_null() {
         true => None,
         false => {

@@ -9,7 +9,7 @@ use sumlink::config::{
     ConfigError as FileError, Field, Reader, closest, parse_entry, parse_interface, parse_public,
 };
 use sumlink_edge::lwa::{ReorderConfig, SequenceBits};
-use sumlink_edge::visible::Parameters;
+use sumlink_edge::visible::{Boost, Parameters};
 use sumlink_edge::{Config, ConfigError, LinkId, LinkSettings, Mode, Sack, steering};
 use sumlink_edge_node::{LinkConfig, NodeConfig, Role, TunConfig};
 use sumlink_settings::units;
@@ -84,7 +84,10 @@ impl EdgeReader<'_, '_> {
         let (tun, mss) = self.tun(raw.tun);
         let (sequence_bits, reorder) = self.lwa(raw.lwa);
         let mut visible = self.visible(raw.visible);
-        if let Some(boost) = self.0.parse(raw.boost, |s| named("boost", s, &SWITCH)) {
+        if let Some(boost) = self
+            .0
+            .parse(raw.boost, |s| named("boost", s, &Boost::NAMES))
+        {
             visible.boost = boost;
         }
         let sacks = [("rewrite", Sack::Rewrite), ("strip", Sack::Strip)];
@@ -116,7 +119,10 @@ impl EdgeReader<'_, '_> {
             mss: Some(mss),
             ..self.flows(raw.flows)
         };
-        if mode == Mode::LwipVisible && core.visible.boost && core.idle < core.visible.give_up {
+        if mode == Mode::LwipVisible
+            && core.visible.boost != Boost::Off
+            && core.idle < core.visible.give_up
+        {
             self.0.problem(idle_span.unwrap_or(0..0), ConfigError::Idle);
         }
         // A problem of a single value has been reported at its position.

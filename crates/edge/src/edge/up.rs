@@ -7,7 +7,7 @@ use crate::flow::{Acknowledgment, FlowKey, Phase};
 use crate::packet::{self, Malformed, Parsed, Segment};
 use crate::queue::LinkQueue;
 use crate::seq::Position;
-use crate::visible::{Situation, Step};
+use crate::visible::{Boost, Situation, Step};
 use crate::{Instant, LinkId};
 
 impl Edge {
@@ -155,20 +155,28 @@ impl Edge {
             }
             Acknowledgment::Beyond if moved => {
                 // The data came by another route, so the hole is closed.
-                let situation = self.situation(tracked, false, now);
+                let situation = self.situation(tracked, false, false, now);
                 (tracked.visible).acknowledgment(&self.config.visible, &situation);
                 return true;
             }
             _ => return true,
         }
-        let situation = self.situation(tracked, acknowledgment.is_duplicate(), now);
+        let is_duplicate = acknowledgment.is_duplicate();
+        let target = match is_duplicate && tracked.release.is_none() {
+            true => boost_target(tracked, self.config.visible.boost),
+            false => None,
+        };
+        let situation = self.situation(tracked, is_duplicate, target.is_some(), now);
         let step = tracked
             .visible
             .acknowledgment(&self.config.visible, &situation);
         match step {
             Step::Boost => {
                 self.counters.boosted += 1;
-                self.boost(tracked, packet, segment);
+                if let Some((end, timestamp)) = target {
+                    tracked.flow.note_ack_sent(end);
+                    self.rewrite(tracked, packet, segment, timestamp, true);
+                }
                 self.check_later(tracked, now);
             }
             Step::Hold | Step::Repair => {
@@ -251,11 +259,13 @@ impl Edge {
         tracked.repaired.remove(0..acked.saturating_sub(1 << 20));
         tracked.orphaned = None;
         tracked.repair = None;
-        if tracked.flow.owed() > 0 {
-            self.repair_later(tracked, self.repair_wait(), now);
-        } else if self.visible() && self.config.visible.proof {
+        let owed = tracked.flow.owed() > 0;
+        if self.visible() && self.config.visible.proof {
             self.await_next(tracked, now);
-        } else if self.visible() {
+        }
+        if owed {
+            self.repair_later(tracked, self.repair_wait(), now);
+        } else if self.visible() && !self.config.visible.proof {
             // The next hole's packet is overdue. If a whole window was lost and only its first
             // packet was repeated, no data is in flight behind the hole that would make the user
             // report it. Trip times differ between users.
@@ -276,7 +286,13 @@ impl Edge {
         }
     }
 
-    fn situation(&self, tracked: &Tracked, duplicate: bool, now: Instant) -> Situation {
+    fn situation(
+        &self,
+        tracked: &Tracked,
+        duplicate: bool,
+        boostable: bool,
+        now: Instant,
+    ) -> Situation {
         let flow = &tracked.flow;
         let acked = flow.acked().unwrap_or(0);
         let missing = tracked.copies.holding(acked).map(|(_, kept)| kept);
@@ -295,7 +311,7 @@ impl Edge {
                     acked > initial + 1
                 }),
             kept: missing.is_some(),
-            boostable: tracked.release.is_none() && boost_target(tracked).is_some(),
+            boostable,
             lost: duplicate && self.is_lost(tracked, acked, now),
             repeated: missing.is_some_and(|kept| kept.repeated),
             repaired: missing.map_or(0, |kept| kept.repaired),
@@ -304,35 +320,45 @@ impl Edge {
             trip: (count > 0).then(|| sum / count.max(1)),
         }
     }
-
-    /// Turns a duplicate into an acknowledgment of the missing packet.
-    fn boost(&mut self, tracked: &mut Tracked, packet: &mut [u8], segment: &Segment) {
-        let Some((target, timestamp)) = boost_target(tracked) else {
-            return;
-        };
-        tracked.flow.note_ack_sent(target);
-        self.rewrite(tracked, packet, segment, timestamp, true);
-    }
 }
 
-/// Target of a boost, and the timestamp of the packet that it would acknowledge. The target is the
-/// end of the missing packet, and exists only if
+/// Most segments that a flow is owed, however small φ is.
+const MAX_OWED: u32 = 64;
+
+/// Target of a boost, and the timestamp of the last packet that it would acknowledge. The target is
+/// the end of the missing packet or, with [`Boost::Many`], of the packet P behind it (line 3). It
+/// exists only if
 ///
-/// - every byte acknowledged to the far end has arrived, so that a node owes at most one packet,
-/// - the node has received the packet, has a copy and can deliver it,
+/// - it is news for the far end, and with [`Boost::Once`] nothing else is owed,
+/// - the node has received all packets before it, has copies and can deliver them,
 /// - more data is outstanding behind it, so that the far end waits and notices if the node dies,
-/// - the packet has no FIN, both SYNs were seen, and a segment's worth of window remains.
-fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
+/// - the packets have no FIN, both SYNs were seen, and a segment's worth of window remains.
+fn boost_target(tracked: &Tracked, boost: Boost) -> Option<(Position, Option<u32>)> {
     let flow = &tracked.flow;
     let acked = flow.acked()?;
-    let (_, kept) = tracked.copies.holding(acked)?;
-    let target = kept.end;
+    let segments = match boost {
+        Boost::Off => return None,
+        Boost::Once if flow.owed() > 0 => return None,
+        Boost::Once => 1,
+        Boost::Many => tracked.visible.duplicates() + 1,
+    };
+    if segments > MAX_OWED {
+        return None;
+    }
+    let (mut target, mut timestamp) = (acked, None);
+    for _ in 0..segments {
+        let (_, kept) = tracked.copies.holding(target)?;
+        if kept.waits {
+            return None; // it has no place in a queue yet
+        }
+        (target, timestamp) = (kept.end, kept.theirs);
+    }
     let sound = flow.phase() == Phase::Open
-        && flow.owed() == 0
+        && target > flow.ack_sent()
         && flow.has_received(target)
         && target < flow.highest()
         && flow.far_fin().is_none_or(|fin| target < fin)
-        && target - acked <= u64::from(flow.mss())
+        && target - acked <= u64::from(segments) * u64::from(flow.mss())
         && target + u64::from(flow.mss()) <= flow.permitted();
-    sound.then_some((target, kept.theirs))
+    sound.then_some((target, timestamp))
 }

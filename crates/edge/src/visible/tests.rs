@@ -20,7 +20,7 @@ fn situation(milliseconds: u64) -> Situation {
     }
 }
 
-/// As in the paper.
+/// As in the paper, with either reading of line 1.
 fn printed() -> Parameters {
     Parameters {
         proof: false,
@@ -46,6 +46,30 @@ fn a_hole_is_boosted_held_repaired_twice_then_passed_on() {
         [boost, hold, hold, hold, hold, repair, repair, pass, pass]
     );
     assert_eq!(visible.held_for(), TRIP);
+}
+
+#[test]
+fn with_many_fewer_are_boosted_as_queues_fill_and_flows_come() {
+    let parameters = Parameters {
+        boost: Boost::Many,
+        ..Parameters::default()
+    };
+    let boosts = |free, flows| {
+        let mut visible = Visible::new(&parameters);
+        let seen = (0..60).map(|n| Situation {
+            free,
+            flows,
+            ..situation(n)
+        });
+        seen.filter(|seen| visible.acknowledgment(&parameters, seen) == Step::Boost)
+            .count()
+    };
+    let alone = [1.0, 0.7, 0.5, 0.3, 0.25].map(|free| boosts(free, 1));
+    assert_eq!(alone, [5, 4, 3, 2, 0]);
+    assert_eq!(
+        [2, 3, 5, 8, 1000].map(|flows| boosts(1.0, flows)),
+        [3, 2, 1, 1, 1]
+    );
 }
 
 #[test]
@@ -184,9 +208,11 @@ proptest! {
 }
 
 proptest! {
-    /// For any input: at most one boost per hole, at most RT^max repairs, and holding ends.
+    /// For any input: at most one boost per hole, or five with many, at most RT^max repairs, and
+    /// holding ends.
     #[test]
     fn every_hole_ends(
+        many: bool,
         seen in proptest::collection::vec(
             (
                 0u64..50, any::<bool>(), 0.0f64..=1.0, 0usize..9, any::<bool>(), any::<bool>(),
@@ -194,7 +220,9 @@ proptest! {
             1..300,
         ),
     ) {
-        let parameters = printed();
+        let boost = if many { Boost::Many } else { Boost::Once };
+        let parameters = Parameters { boost, ..printed() };
+        let most_boosts = if many { 5 } else { 1 };
         let mut visible = Visible::new(&parameters);
         let (mut now, mut boosts, mut repairs) = (0, 0, 0);
         for (wait, duplicate, free, flows, kept, boostable) in seen {
@@ -213,7 +241,7 @@ proptest! {
                 Step::Repair => prop_assert!(false, "without proof, the far end knows"),
                 Step::Pass => {}
             }
-            prop_assert!(boosts <= 1 && repairs <= parameters.max_retransmissions);
+            prop_assert!(boosts <= most_boosts && repairs <= parameters.max_retransmissions);
             prop_assert!(visible.held_average() >= 1.0);
         }
     }

@@ -270,7 +270,6 @@ fn links_up(status: &serde_json::Value) -> usize {
 /// Settings for VISIBLE mode only.
 fn for_visible(config: &Config) -> String {
     let visible = &config.visible;
-    let switch = |is_on| if is_on { "on" } else { "off" };
     let sack = match config.sack {
         Sack::Strip => "strip",
         Sack::Rewrite => "rewrite",
@@ -279,7 +278,7 @@ fn for_visible(config: &Config) -> String {
         "boost = \"{}\"\nsack = \"{sack}\"\n\
          [visible]\nmin_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
          held_at_first = {:?}\nmax_retransmissions = {}\n",
-        switch(visible.boost),
+        visible.boost.name(),
         visible.min_free,
         visible.boost_fraction,
         visible.rise,

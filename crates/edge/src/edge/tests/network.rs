@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::peer::MSS;
 use super::world::{Incident, Line, World};
 use crate::steering::POLICIES;
-use crate::visible::Parameters;
+use crate::visible::{Boost, Parameters};
 use crate::{Config, Mode, Sack};
 
 const fn line(mbit: u64, milliseconds: u64, loss: f64) -> Line {
@@ -88,7 +87,8 @@ fn reordering_costs_goodput_and_a_reordering_receiver_restores_it() {
 /// packets that the node drops and has no copies of.
 #[test]
 fn late_packets_do_not_count_as_lost() {
-    for (delay, boost) in [(15, true), (80, true), (15, false), (80, false)] {
+    let all = Boost::NAMES.map(|(_, boost)| [(15, boost), (80, boost)]);
+    for (delay, boost) in all.into_iter().flatten() {
         let lines = [line(50, 1, 0.0), line(50, delay, 0.0)];
         let config = Config {
             visible: Parameters {
@@ -124,7 +124,14 @@ fn goodput_of_the_modes() {
                 (
                     "boost off",
                     visible(Parameters {
-                        boost: false,
+                        boost: Boost::Off,
+                        ..default
+                    }),
+                ),
+                (
+                    "boost many",
+                    visible(Parameters {
+                        boost: Boost::Many,
                         ..default
                     }),
                 ),
@@ -176,8 +183,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// Under any link behavior, and if a node dies and another takes its place: the received bytes
-    /// are those sent, no node acknowledges data that it has not received or owes more than a
-    /// segment, and in the end all data has arrived. Otherwise an end has seen its connection fail,
+    /// are those sent, no node acknowledges data that it has not received or owes more than its
+    /// rules permit, and in the end all data has arrived. Otherwise an end has seen its connection fail,
     /// which only the death of a node that may owe bytes can cause.
     #[test]
     fn bytes_arrive_or_the_connection_fails_visibly(
@@ -186,11 +193,12 @@ proptest! {
         delays in [0u64..80, 0u64..80],
         losses in [0.0f64..0.05, 0.0f64..0.05],
         up_loss in 0.0f64..0.05,
-        sack: bool, strip: bool, boost: bool, start: u32,
+        sack: bool, strip: bool, boost in 0..Boost::NAMES.len(), start: u32,
         happen in proptest::collection::vec((50u64..4000, 0u8..7), 0..6),
     ) {
         let lines = [0, 1].map(|n| line(rates[n], delays[n], losses[n]));
         let sack_mode = if strip { Sack::Strip } else { Sack::Rewrite };
+        let boost = Boost::NAMES[boost].1;
         let visible = Parameters { boost, ..Parameters::default() };
         // VISIBLE most often: it does the most work.
         let mode = Mode::NAMES.get(mode).map_or(Mode::LwipVisible, |(_, mode)| *mode);
@@ -203,7 +211,7 @@ proptest! {
             };
             (Duration::from_millis(at), incident)
         }).chain((0..2).map(|link| (Duration::from_secs(5), Incident::Up(link)))).collect();
-        let may_owe = boost && mode == Mode::LwipVisible;
+        let may_owe = boost != Boost::Off && mode == Mode::LwipVisible;
         let died = incidents.iter().any(|(_, incident)| matches!(incident, Incident::Restart));
         let mut world = World::new(config, &lines, 1_000_000, sack, start)
             .incidents(&incidents)
@@ -224,7 +232,7 @@ proptest! {
             !world.server.done() || world.user.finished,
             "the server considers undelivered data acknowledged"
         );
-        prop_assert!(world.max_owed <= MSS as u64);
+        prop_assert!(world.max_owed <= world.owable());
         if !may_owe {
             prop_assert_eq!(world.max_owed, 0);
         }

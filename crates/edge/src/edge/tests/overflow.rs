@@ -4,6 +4,7 @@ use etherparse::TcpOptionElement as Option_;
 
 use super::scripted::{KEY, ack, answer, data, data_at, drain, ms, sent};
 use crate::packet::fixture::Draft;
+use crate::visible::Boost;
 use crate::{Config, Edge};
 
 /// A flow whose SYNs have these options, and queues of four packets, which the far end has just
@@ -14,7 +15,7 @@ fn overfilled(options: &[Option_]) -> (Edge, Vec<Vec<u8>>) {
         steering: "roundrobin".into(),
         ..Config::default()
     };
-    config.visible.boost = false;
+    config.visible.boost = Boost::Off;
     config.links.iter_mut().for_each(|link| link.queue = 4);
     let mut edge = Edge::new(config).unwrap();
     let with = |draft: Draft| {

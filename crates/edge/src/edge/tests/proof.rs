@@ -6,6 +6,7 @@ use etherparse::TcpOptionElement as Option_;
 use super::scripted::{KEY, ack, answer, data, drain, ms, sent, started};
 use crate::packet::Segment;
 use crate::packet::fixture::Draft;
+use crate::visible::Boost;
 use crate::{Config, Edge};
 
 /// Links take turns. The first segment took 36 ms; the others are at the user or on their way.
@@ -14,7 +15,7 @@ fn in_turns(count: u32) -> Edge {
         steering: "roundrobin".into(),
         ..Config::default()
     };
-    config.visible.boost = false;
+    config.visible.boost = Boost::Off;
     started(config, count)
 }
 

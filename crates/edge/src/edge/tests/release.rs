@@ -9,6 +9,7 @@ use super::scripted::{drain, ms, sent, started};
 use crate::Config;
 use crate::packet::Segment;
 use crate::packet::fixture::Draft;
+use crate::visible::Boost;
 
 /// Segments of 1000 bytes from 1000 on.
 const SEGMENTS: u32 = 120;
@@ -26,7 +27,7 @@ proptest! {
         steps in proptest::collection::vec((0u32..50, 0u16..40, 0u64..12, 0u8..4), 1..40),
     ) {
         let mut config = Config { steering: "roundrobin".into(), ..Config::default() };
-        config.visible.boost = false;
+        config.visible.boost = Boost::Off;
         let mut edge = started(config, SEGMENTS);
         let (mut acked, mut now) = (2000, 41);
         // The window never moves back, as a receiver's must not (RFC 9293, section 3.8.6).

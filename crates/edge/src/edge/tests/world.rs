@@ -12,6 +12,7 @@ use crate::flow::FlowKey;
 use crate::lwa::{Reorder, ReorderConfig, is_numbered};
 use crate::packet::fixture::{far, segment, user};
 use crate::packet::{Parsed, parse};
+use crate::visible::Boost;
 use crate::{Config, Edge, Instant, LinkId, Mode, seq};
 
 const FAR_DELAY: Duration = Duration::from_millis(5);
@@ -318,6 +319,16 @@ impl World {
         }
     }
 
+    /// The most bytes that a node may owe the only flow: with phi of 0.2, one packet or five.
+    pub(super) fn owable(&self) -> u64 {
+        let packets = match self.config.visible.boost {
+            Boost::Off => 0,
+            Boost::Once => 1,
+            Boost::Many => 5,
+        };
+        packets * MSS as u64
+    }
+
     /// Invariants of everything that the node sends to the server.
     fn check(&mut self, packet: &[u8]) {
         let segment = segment(packet);
@@ -334,7 +345,7 @@ impl World {
         let owed = (ack - base).saturating_sub(self.user.next);
         self.max_owed = self.max_owed.max(owed);
         assert!(
-            owed <= MSS as u64,
+            owed <= self.owable(),
             "{owed} bytes are acknowledged but not delivered"
         );
         if owed > 0 && !self.restarted {

@@ -2,6 +2,7 @@
 
 use super::{KEY, ack, answer, ms, sent, started};
 use crate::packet::Segment;
+use crate::visible::Boost;
 use crate::{Config, Edge};
 
 #[test]
@@ -36,9 +37,47 @@ fn a_duplicate_becomes_an_acknowledgment_of_the_missing_packet_only() {
 }
 
 #[test]
+fn with_many_each_duplicate_acknowledges_one_packet_more() {
+    let mut config = Config::default();
+    config.visible.boost = Boost::Many;
+    let mut edge = started(config, 20);
+    for n in 1..=5 {
+        let end = 3000 + 1000 * n;
+        let boosted = answer(&mut edge, ack(2000, &[(3000, end)]), ms(41)).unwrap();
+        assert_eq!(boosted.ack, 2000 + 1000 * n);
+        let right = boosted.ack + u32::from(boosted.window) * 128;
+        let users = 2000 + 1000 * 128;
+        assert!(
+            right <= users && right > users - 128,
+            "the right edge, rounded down"
+        );
+        let timestamp = Some((9, 70 + n));
+        assert_eq!(boosted.options.timestamps, timestamp, "the newest packet's");
+        assert!(boosted.options.sack.is_empty());
+        let report = edge.flow(&KEY()).unwrap();
+        assert_eq!(
+            (report.owed, report.deliverable),
+            (u64::from(1000 * n), true)
+        );
+    }
+    // 0.2 x 5 is no less than 1.
+    assert_eq!(answer(&mut edge, ack(2000, &[(3000, 9000)]), ms(42)), None);
+    // A second hole within the owed data: nothing is acknowledged twice, and P counts anew.
+    let next = answer(&mut edge, ack(5000, &[(6000, 9000)]), ms(43)).unwrap();
+    assert_eq!((next.ack, edge.flow(&KEY()).unwrap().owed), (7000, 2000));
+    for expected in [None, None, Some(8000)] {
+        let next = answer(&mut edge, ack(5000, &[(6000, 9000)]), ms(44));
+        assert_eq!(next.map(|segment| segment.ack), expected);
+    }
+    assert_eq!(answer(&mut edge, ack(9000, &[]), ms(45)).unwrap().ack, 9000);
+    let counters = edge.counters();
+    assert_eq!((counters.boosted, counters.repaired), (6, 0));
+}
+
+#[test]
 fn without_boost_only_the_user_acknowledges() {
     let mut config = Config::default();
-    config.visible.boost = false;
+    config.visible.boost = Boost::Off;
     let mut edge = started(config, 6);
     for n in 0..12 {
         if let Some(passed) = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(50 + 20 * n)) {
@@ -116,7 +155,7 @@ fn duplicates_after_a_boost_are_held_or_below_the_last_acknowledgment() {
 #[test]
 fn sack_blocks_are_passed_on_once_the_node_gives_up() {
     let mut config = Config::default();
-    config.visible.boost = false;
+    config.visible.boost = Boost::Off;
     let mut edge = started(config, 8);
     let answers = sixty_duplicates(&mut edge);
     // Until both repairs are lost as well, none is passed on; from then on, all are.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{KEY, ack, answer, data, drain, ms, sent, started};
 use crate::packet::Segment;
 use crate::packet::fixture::{Draft, segment};
+use crate::visible::Boost;
 use crate::{Config, Edge, Event, Reset};
 
 #[test]
@@ -22,6 +23,39 @@ fn owed_bytes_are_sent_again_until_they_arrive() {
     edge.handle_timeout(second);
     assert_eq!(sent(&mut edge, second), [data(1)]);
     assert_eq!(edge.counters().repaired_late, 2);
+}
+
+/// All packets of the hole are lost, and the user shows one after another.
+#[test]
+fn every_owed_packet_is_sent_again_until_it_arrives() {
+    let mut config = Config::default();
+    config.visible.boost = Boost::Many;
+    let mut edge = started(config, 20);
+    for n in 1..=5 {
+        answer(&mut edge, ack(2000, &[(8000, 8000 + 1000 * n)]), ms(41)).unwrap();
+    }
+    let mut now = ms(41);
+    for n in 1..=5 {
+        let before = now;
+        loop {
+            now = edge.poll_timeout().unwrap();
+            edge.handle_timeout(now);
+            let again = sent(&mut edge, now);
+            if !again.is_empty() {
+                assert!(again.contains(&data(n)), "packet {n}");
+                break;
+            }
+        }
+        assert!(now - before < ms(500), "packet {n}: {:?}", now - before);
+        edge.handle_user(ack(2000 + 1000 * n, &[(8000, 13_000)]), now);
+        let passed = drain(&mut edge);
+        assert!(
+            passed.iter().all(|segment| segment.ack == 7000),
+            "{passed:?}"
+        );
+        let owed = u64::from(5000 - 1000 * n);
+        assert_eq!(edge.flow(&KEY()).unwrap().owed, owed);
+    }
 }
 
 #[test]
