@@ -41,7 +41,7 @@ GROUPS = {
     "one": (
         "One flow",
         CONTROLS,
-        ["mptcp", "sumlink:fbdt", "lwip", "lwa", VISIBLE, f"{VISIBLE}@boost=many", f"{VISIBLE}@boost=off"],
+        ["mptcp", "sumlink:fbdt", "lwip", "lwa", VISIBLE, f"{VISIBLE}@boost=many"],
     ),
     "eight": ("Eight flows", CONTROLS, [*(f"{mode}@flows=8" for mode in MODES), f"{VISIBLE}@flows=8:boost=many"]),
     "timers": ("`lwa` with other timers, one flow (100 ms is the default)", ["reno"], [f"lwa@timer={timer}ms" for timer in (10, 20, 50, 300)]),
@@ -75,7 +75,7 @@ def arguments():
 
 def variant(out, loss, control):
     """The scenario with these losses and this congestion control."""
-    name = "-".join(["edge", control, *re.findall(r"[\w.]+", loss)])
+    name = "-".join(["edge", control, *re.findall(r"\w+", loss.replace(".", "_"))])
     text = BASE.read_text()
     each = iter(LOSSES[loss])
     text, names = re.subn(r'^name = "lte-11g-loss"$', f'name = "{name}"', text, flags=re.MULTILINE)
