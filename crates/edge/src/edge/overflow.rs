@@ -5,7 +5,11 @@
 //! them one per round trip (RFC 6582), and its window stays small for seconds. So the node drops
 //! only the first of them, for which the far end reduces its window once, as for any number of
 //! losses in one window. It keeps the others, and sends them when the far end repeats the first,
-//! hence has slowed down.
+//! hence has slowed down. Packets that find the queues full after that follow at once.
+//!
+//! Packets behind the first one may make the user's window grow. Such acknowledgments are no
+//! duplicates (RFC 5681), and the far end would wait for its timer. So the window that the user had
+//! before is passed on until the first packet arrives.
 //!
 //! From the echo of a timestamp older than its repetition, the far end would conclude that the
 //! reduction was unnecessary, and undo it (RFC 3522): it would fill the queues without end. So data
@@ -43,32 +47,37 @@ impl Edge {
             is_new,
         } = data;
         let end = position + segment.len as u64;
-        self.with(flow, now, |_, tracked| {
+        let has_slowed = self.with(flow, now, |_, tracked| {
             let flow = &tracked.flow;
             let (highest, open) = (flow.highest(), flow.phase() == Phase::Open);
             let Some(acked) = flow.acked().filter(|acked| *acked < end) else {
-                return;
+                return false;
             };
             if flow.sealed() || !open || !(flow.lacks_sack() || strips) {
-                return;
+                return false;
             }
             if !is_new {
                 tracked.recovers_until = highest;
                 tracked.note_repetition(position..end, theirs);
             } else if tracked.signal.is_none_or(|signal| signal < acked) {
                 tracked.signal = Some(position);
-                return;
+                tracked.window_at_signal = None;
+                return false;
             }
+            let has_slowed = !is_new
+                || tracked
+                    .signal
+                    .is_some_and(|signal| signal < tracked.recovers_until);
             if let Some(before) = tracked.copies.at_mut(position)
                 && before.end >= end
             {
                 (before.again, before.repeated, before.theirs) = (true, true, theirs);
-                return; // the node repairs it if it is lost
+                return has_slowed; // the node repairs it if it is lost
             }
             let fits = room && tracked.copies.bytes() + packet.len() <= most;
             // A copy of acknowledged data stays unchanged.
             if !fits || tracked.flow.owed() > 0 && tracked.flow.ack_sent() > position {
-                return;
+                return has_slowed;
             }
             tracked.copies.keep(
                 position,
@@ -85,8 +94,9 @@ impl Edge {
                     waits: true,
                 },
             );
+            has_slowed
         });
-        if !is_new {
+        if has_slowed == Some(true) {
             self.send_waiting(flow, now);
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct Tracked {
     pub(super) recovers_until: Position,
     /// The packet whose loss shows the far end that the queues are full (`overflow.rs`).
     pub(super) signal: Option<Position>,
+    /// The user's window when it began to wait for that packet.
+    pub(super) window_at_signal: Option<u16>,
     /// Data in this range was sent before the far end repeated that packet with this timestamp.
     pub(super) echoed_as: Option<(Range<Position>, u32)>,
     /// An acknowledgment that is passed on in parts.
@@ -78,6 +80,7 @@ impl Tracked {
             losses: None,
             recovers_until: 0,
             signal: None,
+            window_at_signal: None,
             echoed_as: None,
             release: None,
             repaired: RangeSet::new(),

@@ -54,6 +54,7 @@ impl Edge {
     ) -> bool {
         let before = tracked.flow.acked();
         let conveyed = before.map(|_| tracked.flow.ack_sent());
+        let window = tracked.flow.window();
         let ack = tracked.flow.locate(segment.ack);
         let first = before
             .filter(|before| self.visible() && *before < ack)
@@ -97,6 +98,9 @@ impl Edge {
         }
         if believed == Some(true) {
             self.learn_blocks(tracked, segment, moved);
+        }
+        if acknowledgment == Acknowledgment::Same {
+            hide_growth(tracked, packet, segment, window);
         }
         let pass = self.decide(
             tracked,
@@ -318,6 +322,20 @@ impl Edge {
             free: self.free(),
             flows: self.busy.len() + usize::from(!tracked.share.counts()),
             trip: (count > 0).then(|| sum / count.max(1)),
+        }
+    }
+}
+
+/// While the user waits for the packet that shows the far end full queues, its window does not grow
+/// (`overflow.rs`). `before`: the window of its previous acknowledgment.
+fn hide_growth(tracked: &mut Tracked, packet: &mut [u8], segment: &mut Segment, before: u16) {
+    let flags = &segment.flags;
+    let is_plain = segment.len == 0 && flags.ack && !(flags.syn || flags.fin || flags.marked);
+    if is_plain && tracked.signal.is_some() && tracked.signal == tracked.flow.acked() {
+        let window = *tracked.window_at_signal.get_or_insert(before);
+        if segment.window > window {
+            packet::set_window(packet, segment, window);
+            segment.window = window;
         }
     }
 }

@@ -506,6 +506,11 @@ impl Flow {
         self.permitted
     }
 
+    /// The window of the user's last acknowledgment, in units of its scale.
+    pub fn window(&self) -> u16 {
+        self.window
+    }
+
     /// Scale of the user's windows; `None` if a SYN was not seen (RFC 7323, section 2.2: scaling
     /// applies only if both SYNs have the option).
     pub fn scale(&self) -> Option<u8> {

@@ -74,6 +74,43 @@ fn a_far_end_without_sack_and_timestamps_repairs_one_of_the_packets_that_had_no_
     assert_eq!(sent(&mut edge, ms(91)).len(), 8);
 }
 
+/// No further repetition releases them: a sender of NewReno stood still for more than a second.
+#[test]
+fn packets_without_room_follow_a_far_end_that_has_slowed_down() {
+    let (mut edge, _) = overfilled(&[]);
+    edge.handle_user(ack(9000, &[]), ms(41));
+    edge.handle_far(data(8), ms(50));
+    let mut come = Vec::new();
+    for n in 20..40 {
+        edge.handle_far(data(n), ms(50));
+    }
+    for at in 50..60 {
+        come.extend(sent(&mut edge, ms(at)));
+    }
+    come.sort();
+    let mut expected: Vec<_> = (8..40).map(data).collect();
+    expected.sort();
+    assert_eq!(come, expected);
+}
+
+/// With each packet behind the missing one the user's window grows, and no acknowledgment would be
+/// a duplicate (RFC 5681).
+#[test]
+fn growing_windows_do_not_hide_full_queues() {
+    let (mut edge, _) = overfilled(&[]);
+    edge.handle_user(ack(9000, &[]), ms(41));
+    drain(&mut edge);
+    let mut growing = |number, window| {
+        let packet = Draft::up(501).ack(number).window(window).packet();
+        answer(&mut edge, packet, ms(43)).unwrap().window
+    };
+    assert_eq!(
+        [1006, 1012, 1018].map(|window| growing(9000, window)),
+        [1000; 3]
+    );
+    assert_eq!(growing(10_000, 1024), 1024);
+}
+
 /// Its repetition must not be lost to the queue that it has just overfilled: it would wait for its
 /// timer.
 #[test]
