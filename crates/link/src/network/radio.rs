@@ -16,11 +16,14 @@
 //! keep sending while the card is elsewhere. The hop carries one packet at a time, alternating
 //! between up and down. A packet on the air at the end of a turn is finished first.
 
+mod weights;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::queue::DropTail;
 use crate::{LinkId, ModelError, Packet};
+use weights::Weights;
 
 /// The links of one hotspot, behind its Wi-Fi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,13 @@ pub enum Schedule {
         /// Time between two beacons; 100 ms is usual.
         listen: Duration,
     },
+    /// One turn for each hotspot in their order, used or not, as long as the hotspot's share of the
+    /// bytes moved in recent rounds: the weighted round-robin of the paper. Every turn includes the
+    /// switching at its beginning, and a tenth of the rest is divided equally.
+    Weighted {
+        /// Time of all turns together; longer than all switching.
+        round: Duration,
+    },
 }
 
 impl Radio {
@@ -88,6 +98,15 @@ impl Radio {
                         what: "a turn in milliseconds",
                         value: turn.as_secs_f64() * 1e3,
                         range: "longer than the switching",
+                    });
+                }
+            }
+            Schedule::Weighted { round } => {
+                if *round <= self.switching * hotspots as u32 {
+                    return Err(ModelError::OutOfRange {
+                        what: "a round in milliseconds",
+                        value: round.as_secs_f64() * 1e3,
+                        range: "longer than the switching to all hotspots",
                     });
                 }
             }
@@ -154,6 +173,7 @@ pub(crate) struct Card<P> {
     turn_began: Duration,
     /// End of the switching.
     ready_at: Duration,
+    weights: Weights,
     /// The packet on the air: the first one of that side of the current channel, and the end of its
     /// transmission.
     sending: Option<(Side, Duration)>,
@@ -183,6 +203,7 @@ impl<P: Packet> Card<P> {
         };
         Self {
             channels: hotspots.iter().map(channel).collect(),
+            weights: Weights::new(&radio, hotspots.len()),
             radio,
             current: 0,
             turn_began: Duration::ZERO,
@@ -249,6 +270,12 @@ impl<P: Packet> Card<P> {
             self.sending = None;
             self.last = (side, end);
             let channel = &mut self.channels[self.current];
+            let queue = match side {
+                Side::Up => &channel.waiting,
+                Side::Down => &channel.buffered,
+            };
+            let bytes = queue.front().map_or(0, |first| first.packet.wire_len());
+            self.weights.moved(self.current, bytes as u64);
             moved = match side {
                 Side::Up => channel
                     .waiting
@@ -277,6 +304,7 @@ impl<P: Packet> Card<P> {
         let idle_until = match self.radio.schedule.clone() {
             Schedule::Fixed(turns) => self.follow_turns(&turns, now),
             Schedule::OnDemand { turn, .. } => self.serve_next(turn, now),
+            Schedule::Weighted { .. } => self.follow_weights(now),
         };
         let channel = &self.channels[self.current];
         self.next = if !channel.has_work() {
@@ -323,6 +351,26 @@ impl<P: Packet> Card<P> {
             if self.channels[next].has_work() {
                 return Some(start);
             }
+        }
+        None
+    }
+
+    /// Weighted turns: moves the card to the hotspot in turn; returns when it can work on another
+    /// one.
+    fn follow_weights(&mut self, now: Duration) -> Option<Duration> {
+        let count = self.channels.len();
+        while let Some((hotspot, start)) = self.weights.next_turn(now) {
+            self.ready_at = start.max(self.last.1) + self.radio.switching;
+            self.current = hotspot;
+            self.turn_began = start;
+        }
+        let mut start = self.weights.ends();
+        for step in 1..=count {
+            let next = (self.current + step) % count;
+            if self.channels[next].has_work() {
+                return Some(start);
+            }
+            start += self.weights.length(next);
         }
         None
     }

@@ -128,19 +128,21 @@ pub(crate) fn read_radio(
     let turns = section.texts(document, "turns");
     let turn = section.parsed(document, "turn", parse_duration);
     let listen = section.parsed(document, "listen", parse_duration);
-    let has_turns = section.has("turns");
-    if has_turns == section.has("turn") {
+    let round = section.parsed(document, "round", parse_duration);
+    let schedules = ["turns", "turn", "round"].map(|key| section.has(key));
+    if schedules.iter().filter(|given| **given).count() != 1 {
         section.missing(
             document,
             "schedule",
-            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on \
-             demand",
+            "one of turns = [\"50ms\", …], one for each link, turn = \"50ms\" for stays on demand, \
+             and round = \"100ms\" for turns by throughput",
         );
     }
     let span = section.span();
     section.finish(document);
-    let schedule = match turns {
-        Some(turns) => {
+    let schedule = match (turns, round) {
+        (_, Some(round)) => Schedule::Weighted { round: round.value },
+        (Some(turns), None) => {
             let mut parsed = Vec::new();
             for at in turns {
                 let turn = parse_duration(&at.value);
@@ -148,7 +150,7 @@ pub(crate) fn read_radio(
             }
             Schedule::Fixed(parsed)
         }
-        None => Schedule::OnDemand {
+        (None, None) => Schedule::OnDemand {
             turn: turn?.value,
             listen: listen.map_or(Duration::from_millis(100), |at| at.value),
         },
@@ -207,4 +209,44 @@ pub(crate) fn read_interferer(
         until: until.map(|at| at.value),
         span,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Scenario;
+    use super::*;
+
+    fn radio(schedule: &str) -> Result<Radio, String> {
+        let text = format!(
+            "name = \"a\"\nduration = \"5s\"\n\
+             [[link]]\nname = \"one\"\nrate = \"1mbit\"\n[[link]]\nname = \"two\"\nrate = \"1mbit\"\n\
+             [[radio]]\nlinks = [\"one\", \"two\"]\nrate = \"20mbit\"\nswitching = \"5ms\"\n{schedule}\n"
+        );
+        let read = Scenario::parse(Path::new("s.toml"), &text);
+        let scenario = read.map_err(|problems| problems[0].to_string())?;
+        Ok(scenario.radios[0].radio.clone())
+    }
+
+    #[test]
+    fn a_radio_has_exactly_one_schedule() {
+        let round = Duration::from_millis(40);
+        assert_eq!(
+            radio("round = \"40ms\"").unwrap().schedule,
+            Schedule::Weighted { round }
+        );
+        assert!(radio("turn = \"20ms\"").is_ok());
+        assert!(radio("turns = [\"20ms\", \"20ms\"]").is_ok());
+        for schedule in ["", "turn = \"20ms\"\nround = \"40ms\""] {
+            let error = radio(schedule).unwrap_err();
+            assert!(error.contains("schedule"), "{error}");
+        }
+        // Switching to both takes the whole round.
+        let error = radio("round = \"10ms\"").unwrap_err();
+        assert!(
+            error.contains("longer than the switching to all hotspots"),
+            "{error}"
+        );
+    }
 }
