@@ -332,6 +332,11 @@ impl LabHandle {
         self.0.namespace(side)?.run(job)
     }
 
+    /// Runs a batch of `ip` in a side's namespace.
+    pub(crate) fn ip_batch(&self, side: Side, batch: String) -> Result<(), LabError> {
+        self.0.namespace(side)?.ip_batch(batch)
+    }
+
     /// The links' current rates in bits per second, up and down.
     pub(crate) fn rates(&self) -> Result<Vec<[u64; 2]>, LabError> {
         let (links, _) = self.0.emulator.report()?;

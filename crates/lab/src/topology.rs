@@ -138,6 +138,13 @@ fn endpoint(link: usize, host: u8, name: &str) -> String {
     format!("mptcp endpoint add {address} dev {name} id {id} subflow fullmesh\n")
 }
 
+/// The command that makes the subflows over a link backups, or ends that, at both ends: the kernel
+/// sends MP_PRIO (RFC 8684, section 3.3.8). Without `fullmesh` it would also replace the subflows.
+pub(crate) fn prioritize(link: usize, is_backup: bool) -> String {
+    let backup = if is_backup { "backup" } else { "nobackup" };
+    format!("mptcp endpoint change id {} {backup} fullmesh\n", link + 1)
+}
+
 /// Commands for everything that does not belong to a link.
 pub(crate) fn base_batch(side: Side, links: usize, kernel: Kernel) -> String {
     let mut batch = String::from("link set lo up\n");
@@ -337,6 +344,18 @@ mod tests {
              route replace default via 10.77.2.1 dev wigig metric 102\n\
              route replace ::/0 via fd77:2::1 dev wigig metric 102\n\
              mptcp endpoint add 10.77.2.2 dev wigig id 2 subflow fullmesh\n"
+        );
+    }
+
+    #[test]
+    fn a_backup_remains_an_endpoint_of_the_full_mesh() {
+        let batch = [true, false].map(|is_backup| prioritize(1, is_backup));
+        assert_eq!(
+            batch,
+            [
+                "mptcp endpoint change id 2 backup fullmesh\n",
+                "mptcp endpoint change id 2 nobackup fullmesh\n"
+            ]
         );
     }
 

@@ -160,9 +160,9 @@ pub struct Measurement {
     /// unread data. Reported by the simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// Share of the time for which sumlink's selector kept a link idle, at the side with the larger
-    /// share, by the link's name; links that were never idle are absent. Reported by the simulator
-    /// only.
+    /// Share of the time for which a selector kept a link idle, at the side with the larger share,
+    /// by the link's name; links that were never idle are absent. The laboratory reports it for
+    /// MPTCP only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rested: BTreeMap<String, f64>,
     /// Figures of live video; one for each link of `alone`.

@@ -17,7 +17,7 @@ pub use gateway::{Capture, GatewayVariant, with_socks};
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
 /// All forms of a name, for messages.
-const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
+const FORMS: &str = "alone, simultaneous, mptcp[+tls][@SELECTOR], \
     sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], \
     library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, wireguard, \
     lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
@@ -33,6 +33,8 @@ pub enum System {
     Mptcp {
         /// With TLS.
         tls: bool,
+        /// Makes subflows backups and active again: `base` or `global`.
+        selector: Option<SelectorConfig>,
     },
     /// The program of that name.
     Aggligator,
@@ -144,12 +146,13 @@ impl System {
         match name {
             "alone" => return Ok(Self::Alone),
             "simultaneous" => return Ok(Self::Simultaneous),
-            "mptcp" => return Ok(Self::Mptcp { tls: false }),
-            "mptcp+tls" => return Ok(Self::Mptcp { tls: true }),
             "aggligator" => return Ok(Self::Aggligator),
             "noq" => return Ok(Self::Noq),
             "wireguard" => return Ok(Self::WireGuard),
             _ => {}
+        }
+        if let Some(mptcp) = parse_mptcp(name) {
+            return mptcp;
         }
         if let Some(node) = EdgeVariant::parse(name) {
             return node.map(|variant| Self::Edge(Box::new(variant)));
@@ -294,6 +297,29 @@ pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
     parsed.map_err(|error| error.to_string())
 }
 
+/// `mptcp[+tls][@SELECTOR]`; `None` for other systems.
+fn parse_mptcp(name: &str) -> Option<Result<System, String>> {
+    let (system, selector) = match name.split_once('@') {
+        Some((system, selector)) => (system, Some(selector)),
+        None => (name, None),
+    };
+    let tls = match system {
+        "mptcp" => false,
+        "mptcp+tls" => true,
+        _ => return None,
+    };
+    let selector = match selector.map(parse_selector).transpose() {
+        Ok(selector) => selector,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(match &selector {
+        Some(config) if !["base", "global"].contains(&config.name.as_str()) => {
+            Err(format!("'{name}': the selector of mptcp is base or global"))
+        }
+        _ => Ok(System::Mptcp { tls, selector }),
+    })
+}
+
 /// Parses a value of `--carriers`.
 fn parse_carriers(text: &str) -> Result<String, String> {
     let number = text
@@ -388,6 +414,15 @@ mod tests {
         assert!(System::parse_with("sumlink:mine:streaming=ecf", &["mine"]).is_ok());
         assert!(System::parse("sumlink:fbdt:streaming=ecf@base:alpha=0.3+bbr+4").is_ok());
         let error = |name: &str| System::parse(name).err().unwrap_or_default();
+        let System::Mptcp { tls, selector } = System::parse("mptcp@base:alpha=0.3").unwrap() else {
+            panic!("no mptcp");
+        };
+        assert_eq!(
+            (tls, selector.map(|config| config.alpha)),
+            (false, Some(0.3))
+        );
+        assert!(error("mptcp@trials").contains("the selector of mptcp is base or global"));
+        assert!(error("mptcp@bass").contains("no selector \"bass\""));
         assert!(error("sumlink:fbdt@bass").contains("no selector \"bass\""));
         assert!(error("sumlink:fbdt@base:alpha=7").contains("from 0.01 to 1"));
         assert!(System::parse("lwip+visible:qdepl@boost=off").is_ok());

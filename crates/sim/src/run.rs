@@ -22,7 +22,7 @@ use crate::log::EventLog;
 use crate::mptcp::Mptcp;
 use crate::net::Net;
 use crate::own::Own;
-use crate::tcp::{TcpConfig, check_congestion};
+use crate::tcp::{Side, TcpConfig, check_congestion};
 use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
@@ -72,8 +72,8 @@ pub fn run_logged(scenario: &Scenario, system: &str, seed: u64) -> Result<(Run, 
     run_with(scenario, system, seed, &Own::default(), &mut None)
 }
 
-/// Like [`run_logged`], and writes the decisions of sumlink's sessions as JSON lines, which
-/// `trace.rs` describes. Other systems write none.
+/// Like [`run_logged`], and writes the decisions of sumlink's sessions, and the state of MPTCP's
+/// subflows, as JSON lines, which `trace.rs` describes. Other systems write none.
 ///
 /// # Errors
 ///
@@ -170,7 +170,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     let loss_based = LOSS_BASED.to_owned();
     let mut congestion = &scenario.congestion;
     match system {
-        System::Alone | System::Simultaneous | System::Mptcp { tls: false } => {}
+        System::Alone | System::Simultaneous | System::Mptcp { tls: false, .. } => {}
         System::Sumlink(variant) => {
             if let Some(carriers) = &variant.congestion {
                 congestion = carriers;
@@ -195,7 +195,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 );
             }
         }
-        System::Mptcp { tls: true }
+        System::Mptcp { tls: true, .. }
         | System::Aggligator
         | System::Noq
         | System::WireGuard
@@ -289,6 +289,8 @@ fn measure_part(
         sack: matches!(hosts, Hosts::Linux | Hosts::NoUndo),
         undo: matches!(hosts, Hosts::Linux | Hosts::NoSack),
         own: own.clone(),
+        // Linux reserves the other half for its own structures.
+        receive_buffer: scenario.receive_buffer.unwrap_or(SOCKET_BUFFER_MAX) / 2,
         ..TcpConfig::default()
     };
     let (ways, carried): (Vec<Option<usize>>, _) = match (system, phase) {
@@ -299,8 +301,13 @@ fn measure_part(
             (vec![None], Carried::Bond(Box::new(bond)))
         }
         (System::Edge(variant), _) => (vec![None; variant.flows], Carried::Plain),
-        (System::Mptcp { .. }, _) => {
-            let mptcp = Mptcp::new(plain.clone(), links);
+        (System::Mptcp { selector, .. }, _) => {
+            let sender = match scenario.traffic {
+                Traffic::Down => Side::Server,
+                Traffic::Up | Traffic::Both => Side::Client,
+            };
+            let selector = selector.clone().map(|selector| (selector, sender));
+            let mptcp = Mptcp::new(plain.clone(), links, selector);
             (vec![None], Carried::Mptcp(Box::new(mptcp)))
         }
         _ => ((0..links).map(Some).collect(), Carried::Plain),
@@ -319,6 +326,11 @@ fn measure_part(
     measurement.links = outcome.links;
     measurement.retransmissions = Some(outcome.retransmissions);
     measurement.duplicates_bytes = Some(0);
+    let rested = outcome.subflows_rested.into_iter().zip(&config.links);
+    let rested = rested.filter(|(part, _)| *part > 0.0);
+    measurement.rested = rested
+        .map(|(part, link)| (link.name.clone(), part))
+        .collect();
     if let Some(subflows) = outcome.subflows {
         measurement.duplicates_bytes = None;
         push_note(&mut measurement.note, &format!("{subflows} subflows"));

@@ -12,6 +12,8 @@
 //! | `up`, `down`, `stalled`, `recovered` | state of a path: `path` |
 //! | `queue` | an edge node's queue for a link, every 10 ms: `link`, `packets`, `bytes`, `trip_us` and `rate` (bytes per second) if known |
 //! | `flow` | a connection through an edge node, every 10 ms: the sender's `connection`, `cwnd`, `in_flight`, `srtt_us`; and the node's `duplicates` (P), `held_average` (PH^a), `held_us` (H), `retransmissions` (RT), `owed` |
+//! | `subflow` | a subflow of MPTCP at its sender, every 100 ms: `path`, `srtt_us`, `received` (bytes that the peer has counted), `retransmissions` (segments so far), `backup` |
+//! | `threshold` | the selector's threshold has changed: `alpha` |
 //! | `selected` | the selector decided about a path: `path`, `selection` (`active`, `probing`, `trial`, `parked`), `reason` |
 
 use std::fmt;
@@ -28,6 +30,15 @@ use crate::tcp::{Side, TcpInfo};
 /// Least time between two lines about the state of the same path.
 const PAUSE: Nanos = 10 * MILLISECOND;
 
+/// The state of a subflow of MPTCP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubflowLine {
+    pub(crate) srtt: Nanos,
+    pub(crate) received: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) backup: bool,
+}
+
 /// Writes the trace.
 pub(crate) struct Trace {
     out: Box<dyn Write + Send>,
@@ -35,6 +46,8 @@ pub(crate) struct Trace {
     path_lines: Vec<(Side, PathId, Nanos)>,
     /// Last `held` line of each side: bytes behind gaps, and time.
     held: [(u64, Nanos); 2],
+    /// Last `threshold` line of each side.
+    thresholds: [Option<f64>; 2],
     /// The first write error; nothing is written after it.
     failure: Option<io::Error>,
 }
@@ -45,6 +58,7 @@ impl Trace {
             out,
             path_lines: Vec::new(),
             held: [(0, 0); 2],
+            thresholds: [None; 2],
             failure: None,
         }
     }
@@ -231,6 +245,31 @@ impl Trace {
         let (path, name) = (path.0, selection.name());
         let rest = format_args!("\"path\":{path},\"selection\":\"{name}\",\"reason\":\"{reason}\"");
         self.line(now, "selected", side, rest);
+    }
+
+    /// The selector has this threshold; a line is written if it has changed.
+    pub(crate) fn threshold(&mut self, now: Nanos, side: Side, alpha: Option<f64>) {
+        if let Some(alpha) = alpha
+            && self.thresholds[side.index()].replace(alpha) != Some(alpha)
+        {
+            self.line(now, "threshold", side, format_args!("\"alpha\":{alpha:.4}"));
+        }
+    }
+
+    /// The state of a subflow.
+    pub(crate) fn subflow(&mut self, now: Nanos, side: Side, path: usize, subflow: &SubflowLine) {
+        let SubflowLine {
+            srtt,
+            received,
+            retransmissions,
+            backup,
+        } = subflow;
+        let srtt = srtt / MICROSECOND;
+        let rest = format_args!(
+            "\"path\":{path},\"srtt_us\":{srtt},\"received\":{received},\
+             \"retransmissions\":{retransmissions},\"backup\":{backup}"
+        );
+        self.line(now, "subflow", side, rest);
     }
 
     /// Flushes the output; returns the first error of any write.

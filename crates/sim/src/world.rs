@@ -160,6 +160,9 @@ pub(crate) struct Outcome {
     pub(crate) node: Option<NodeAccount>,
     /// Connected MPTCP subflows, over all connections.
     pub(crate) subflows: Option<usize>,
+    /// Share of the time for which the selector made each link's subflow a backup; empty without
+    /// such a selector.
+    pub(crate) subflows_rested: Vec<f64>,
     pub(crate) log: EventLog,
     pub(crate) trace: Option<Trace>,
 }
@@ -204,6 +207,10 @@ impl World {
             Carried::Bond(bond) => Some(bond.account(&self.net)),
             Carried::Plain | Carried::Mptcp(_) => None,
         };
+        let subflows_rested = match &self.bearers.system {
+            Carried::Mptcp(mptcp) => mptcp.rested(&self.net),
+            _ => Vec::new(),
+        };
         let subflows = match &self.bearers.system {
             Carried::Mptcp(mptcp) => Some(mptcp.connected(&self.net)),
             _ => None,
@@ -221,6 +228,7 @@ impl World {
             account,
             node,
             subflows,
+            subflows_rested,
             log: *self.net.log(),
             trace: self.net.take_trace(),
             records: self.programs.into_records(),

@@ -60,6 +60,10 @@ impl Selector for Base {
     fn next_review(&self, busy: bool) -> Option<Instant> {
         self.lists.next_review().filter(|_| busy)
     }
+
+    fn threshold(&self) -> Option<f64> {
+        Some(self.alpha)
+    }
 }
 
 #[cfg(test)]

@@ -39,11 +39,6 @@ impl Global {
             lists: Lists::new(config.probe),
         }
     }
-
-    /// The current threshold, from [`MIN`] to the initial one.
-    pub fn alpha(&self) -> f64 {
-        self.alpha
-    }
 }
 
 impl Selector for Global {
@@ -83,6 +78,11 @@ impl Selector for Global {
     fn next_review(&self, busy: bool) -> Option<Instant> {
         self.lists.next_review().filter(|_| busy)
     }
+
+    /// alpha, from [`MIN`] to the initial value.
+    fn threshold(&self) -> Option<f64> {
+        Some(self.alpha)
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..500 {
             world.step(&mut global, &links, &[true; 2]);
-            seen.push(global.alpha());
+            seen.push(global.alpha);
         }
         assert!((seen.last().unwrap() - MIN).abs() < 1e-9, "{seen:?}");
         let steps = seen.windows(2).map(|pair| pair[0] - pair[1]);
@@ -114,14 +114,14 @@ mod tests {
         links[1] = (0.001, 30);
         for _ in 0..500 {
             world.step(&mut global, &links, &[true; 2]);
-            if global.alpha() > MIN {
+            if global.alpha > MIN {
                 break;
             }
         }
         assert!(
-            (global.alpha() - (MIN + 0.20) / 2.0).abs() < 1e-9,
+            (global.alpha - (MIN + 0.20) / 2.0).abs() < 1e-9,
             "{}",
-            global.alpha()
+            global.alpha
         );
     }
 

@@ -52,6 +52,12 @@ pub trait Selector: Debug + Send {
     fn reads_delays(&self) -> bool {
         false
     }
+
+    /// The current share of the average below which a path is parked, from 0 to 1; `None` for
+    /// selectors without one.
+    fn threshold(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// A selector's decision for a path.
@@ -136,7 +142,8 @@ impl SeenPath {
     }
 }
 
-pub(crate) fn by_name(config: &SelectorConfig) -> Option<Box<dyn Selector>> {
+/// The selector with that configuration; `None` if its name is none of [`NAMES`].
+pub fn by_name(config: &SelectorConfig) -> Option<Box<dyn Selector>> {
     Some(match config.name.as_str() {
         "none" => Box::new(none::All),
         "base" => Box::new(base::Base::new(config)),

@@ -61,6 +61,11 @@ impl Session {
         self.selecting.selector.next_review(self.is_busy())
     }
 
+    /// The selector's current threshold ([`Selector::threshold`]).
+    pub fn selector_threshold(&self) -> Option<f64> {
+        self.selecting.selector.threshold()
+    }
+
     /// Lets the selector review the paths if it is time, and applies its decisions.
     pub(super) fn select_paths(&mut self, now: Instant) {
         if self.next_selection().is_none_or(|at| at > now) {

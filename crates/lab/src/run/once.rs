@@ -15,7 +15,7 @@ use crate::laboratory::Lab;
 use crate::results::{Measurement, Outcome, Run, SCHEMA};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
-use crate::systems::{self, Stage, System, set_hosts};
+use crate::systems::{self, Stage, System, limit_receive_buffers, set_hosts};
 use crate::topology::Side;
 
 use super::job::Job;
@@ -202,6 +202,9 @@ fn measure_phase(
         lab.leave_only(link)?;
     }
     set_hosts(&lab, system.hosts().unwrap_or(scenario.hosts))?;
+    if let Some(bytes) = scenario.receive_buffer {
+        limit_receive_buffers(&lab, bytes)?;
+    }
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
     let [near, serving] = lab.ends();

@@ -51,6 +51,22 @@ pub(crate) fn set(lab: &Lab, hosts: Hosts) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Initial size of a receive buffer, which the kernel then tunes.
+const RECEIVE_BUFFER: u64 = 128 << 10;
+
+/// Limits the receive buffers of all sockets that are opened later, MPTCP's included.
+pub(crate) fn limit_receive_buffers(lab: &Lab, bytes: u64) -> Result<(), LabError> {
+    let value = format!("4096 {} {bytes}", RECEIVE_BUFFER.min(bytes));
+    for side in lab.sides() {
+        let value = value.clone();
+        lab.run(*side, move || {
+            let path = format!("{FOLDER}/tcp_rmem");
+            fs::write(&path, value).map_err(LabError::file(path))
+        })??;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

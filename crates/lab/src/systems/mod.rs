@@ -20,7 +20,7 @@ mod watcher;
 mod wireguard;
 
 pub(crate) use datagrams::missing as missing_system;
-pub(crate) use hosts::set as set_hosts;
+pub(crate) use hosts::{limit_receive_buffers, set as set_hosts};
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
 
@@ -208,6 +208,8 @@ pub(crate) struct Evidence {
     /// Time that 99 % of the bytes did not exceed in waiting for earlier ones, in seconds, at the
     /// end where it is longer.
     pub(crate) in_order_wait_p99_s: Option<f64>,
+    /// Share of the time for which its selector kept a link idle, by the link's name.
+    pub(crate) rested: BTreeMap<String, f64>,
     /// Remarks.
     pub(crate) note: String,
 }
@@ -226,7 +228,7 @@ fn made(named: Named) -> Box<dyn System> {
     match named {
         Named::Alone => Box::new(alone::Alone),
         Named::Simultaneous => Box::new(simultaneous::Simultaneous),
-        Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
+        Named::Mptcp { tls, selector } => Box::new(mptcp::Mptcp::new(tls, selector)),
         Named::Aggligator => Box::new(aggligator::Aggligator),
         Named::Noq => Box::new(noq::Noq),
         Named::WireGuard => Box::new(wireguard::WireGuard),

@@ -222,6 +222,7 @@ impl System for Sumlink {
             reorder_peak_bytes: total("reorder_peak_bytes"),
             in_order_wait_p99_s: longest_wait([&client, &server]),
             note,
+            ..Evidence::default()
         })
     }
 }

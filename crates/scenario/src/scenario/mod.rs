@@ -125,6 +125,9 @@ pub struct Scenario {
     pub selector: Option<SelectorConfig>,
     /// The TCP of the hosts at both ends, for systems that do not set it.
     pub hosts: Hosts,
+    /// Limit of each socket's receive buffer in bytes, of which the kernel keeps half for its own
+    /// structures. `None` means 32 MiB.
+    pub receive_buffer: Option<u64>,
     /// The traffic.
     pub workload: Workload,
     /// The classes of its connections, for sumlink.

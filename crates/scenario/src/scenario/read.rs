@@ -1,12 +1,13 @@
 //! The file as a whole: its own keys, then every block.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::edge::Hosts;
 use crate::lan::{LanConfig, ReversePath, parse_topology};
 use crate::system::{self, System, parse_selector};
-use sumlink_settings::units::parse_duration;
+use sumlink_settings::units::{parse_duration, parse_size};
 
 use super::document::Document;
 use super::names::Names;
@@ -67,6 +68,7 @@ fn read_root(
     let systems = read_systems(document, root);
     let selector = root.parsed(document, "selector", parse_selector);
     let hosts = root.parsed(document, "hosts", Hosts::parse);
+    let receive_buffer = root.parsed(document, "receive_buffer", parse_receive_buffer);
     let workload = match root.value("workload") {
         None => Some((workload::Workload::Bulk, workload::Classes::default())),
         Some(value) => Section::of(document, value, "[workload]")
@@ -142,6 +144,7 @@ fn read_root(
         systems,
         selector: selector.map(|at| at.value),
         hosts: hosts.map_or_else(Hosts::default, |at| at.value),
+        receive_buffer: receive_buffer.map(|at| at.value),
         workload,
         classes,
         rival,
@@ -207,6 +210,17 @@ pub fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Valid sizes of a receive buffer: from the kernel's least (`tcp_rmem`) to the laboratory's limit.
+const RECEIVE_BUFFER: RangeInclusive<u64> = 4 << 10..=32 << 20;
+
+fn parse_receive_buffer(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    match RECEIVE_BUFFER.contains(&size) {
+        true => Ok(size),
+        false => Err(format!("'{text}': a receive buffer is from 4KiB to 32MiB")),
+    }
+}
+
 /// Parses a name in the kernel's format (TCP_CA_NAME_MAX is 16 with its NUL).
 pub fn parse_congestion(text: &str) -> Result<String, String> {
     let plausible = (1..=15).contains(&text.len())
@@ -240,6 +254,24 @@ mod tests {
 
     const GOOD: &str =
         "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n";
+
+    #[test]
+    fn a_receive_buffer_has_a_range() {
+        let with = |size: &str| {
+            GOOD.replace(
+                "[[link]]",
+                &format!("receive_buffer = \"{size}\"\n[[link]]"),
+            )
+        };
+        let scenario = read(Path::new("s.toml"), &with("256KiB")).unwrap();
+        assert_eq!(scenario.receive_buffer, Some(256 << 10));
+        for size in ["1KiB", "64MiB"] {
+            let expected = format!(
+                "s.toml:3: receive_buffer: '{size}': a receive buffer is from 4KiB to 32MiB"
+            );
+            assert_eq!(problems(&with(size)), [expected]);
+        }
+    }
 
     #[test]
     fn missing_keys_have_defaults() {

@@ -232,6 +232,7 @@ impl Daemon {
         let now = net.now();
         if let Some(trace) = net.trace() {
             trace.held(now, self.side, self.session.stats().reorder);
+            trace.threshold(now, self.side, self.session.selector_threshold());
         }
         self.arm(net, streams);
         let carriers = &mut self.carriers;

@@ -19,7 +19,8 @@ pub(super) fn choose(channel: &mut Multipath, net: &Net, side: Side) -> Option<(
     let half = &channel.halves[side.index()];
     if let Some((index, left)) = half.burst.filter(|(_, left)| *left > 0) {
         let subflow = &channel.subflows[index];
-        if !subflow.is_over && !subflow.is_stale[side.index()] && !is_full(subflow) {
+        let is_usable = !subflow.is_over && !subflow.is_stale[side.index()];
+        if is_usable && !subflow.is_backup && !is_full(subflow) {
             return Some((index, left));
         }
     }
@@ -36,7 +37,9 @@ pub(super) fn choose(channel: &mut Multipath, net: &Net, side: Side) -> Option<(
             && !subflow.is_stale[side.index()]
             && net.tcp(subflow.connection, side).is_established()
     });
-    let (index, best) = usable.min_by_key(|(index, subflow)| (linger(subflow), *index))?;
+    // A backup is used only while no other subflow is usable.
+    let (index, best) =
+        usable.min_by_key(|(index, subflow)| (subflow.is_backup, linger(subflow), *index))?;
     if is_full(best) {
         return None;
     }

@@ -9,27 +9,30 @@
 //! others. The client connects over the first link and joins the others as soon as that has
 //! succeeded.
 //!
-//! Not modeled: keys and their verification, backup subflows, growth of the connection's buffers.
+//! With a selector, subflows become backups as by MP_PRIO: [`selection`].
+//!
+//! Not modeled: keys and their verification, the time that MP_PRIO takes, growth of the connection's
+//! buffers.
 
 mod choose;
 mod repair;
+mod selection;
 
 use std::collections::VecDeque;
 
-use sumlink_engine::{Class, RangeSet};
+use sumlink_engine::{Class, RangeSet, SelectorConfig};
 
 use crate::clock::{MILLISECOND, Nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::{Group, Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
 use choose::choose;
+use selection::Selection;
 
 /// Bytes of the option that maps and acknowledges data (RFC 8684, section 3.3), with padding.
 pub(crate) const DSS: u32 = 28;
 /// Bytes for which the scheduler keeps its chosen subflow (MPTCP_SEND_BURST_SIZE).
 const BURST: u64 = 65_428;
-/// Receive window in bytes: half of a socket buffer of 32 MiB, as in the TCP model.
-const WINDOW: u64 = 16 << 20;
 /// Interval between checks of the age of unacknowledged data.
 const CHECK_INTERVAL: Nanos = 100 * MILLISECOND;
 /// Bytes given to a subflow: their end on the subflow, and their range on the connection.
@@ -47,6 +50,8 @@ struct Subflow {
     marks: [(u64, u64); 2],
     /// That sender has had no acknowledgment for a long time and uses the other subflows.
     is_stale: [bool; 2],
+    /// Both senders use it only while no other subflow is usable.
+    is_backup: bool,
 }
 
 /// One direction of a connection.
@@ -78,6 +83,7 @@ struct Multipath {
     is_open: bool,
     has_joined: bool,
     is_over: bool,
+    selection: Option<Selection>,
 }
 
 /// The programs' connections, each over all links.
@@ -85,6 +91,12 @@ struct Multipath {
 pub(crate) struct Mptcp {
     config: TcpConfig,
     links: usize,
+    /// Receive window of a connection in bytes.
+    window: u64,
+    /// Of the senders' selectors, with the side that sends most.
+    selector: Option<(SelectorConfig, Side)>,
+    /// Number of the alarm, which is more frequent with a selector.
+    alarms: u64,
     channels: Vec<Multipath>,
     /// Channel and subflow of each connection.
     owners: Vec<Option<(Channel, usize)>>,
@@ -92,8 +104,15 @@ pub(crate) struct Mptcp {
 }
 
 impl Mptcp {
-    pub(crate) fn new(config: TcpConfig, links: usize) -> Self {
+    pub(crate) fn new(
+        config: TcpConfig,
+        links: usize,
+        selector: Option<(SelectorConfig, Side)>,
+    ) -> Self {
         Self {
+            window: config.receive_buffer,
+            selector,
+            alarms: 0,
             config: TcpConfig {
                 mss: config.mss - DSS,
                 options: DSS,
@@ -120,6 +139,7 @@ impl Mptcp {
             pacing: [0; 2],
             marks: [(0, 0); 2],
             is_stale: [false; 2],
+            is_backup: false,
         });
         let own = (channel, subflows.len() - 1);
         self.owners.resize(connection + 1, None);
@@ -210,7 +230,7 @@ impl Mptcp {
         loop {
             let channel = &mut self.channels[number];
             let half = &channel.halves[side.index()];
-            let room = (half.acknowledged + WINDOW).saturating_sub(half.next);
+            let room = (half.acknowledged + self.window).saturating_sub(half.next);
             if half.again.is_empty() && half.offered.min(room) == 0 {
                 return;
             }
@@ -242,16 +262,30 @@ impl Mptcp {
         }
     }
 
-    /// Checks for data that has been unacknowledged for too long.
+    /// Checks for data that has been unacknowledged for too long, and lets the selector decide.
     pub(crate) fn on_alarm(&mut self, net: &mut Net) {
+        let checks = self.alarms % self.alarms_for_each_check() == 0;
+        self.alarms += 1;
         for number in 0..self.channels.len() {
-            for side in Side::BOTH {
-                self.find_stale(net, number, side);
-                self.repeat_oldest(net, number, side);
+            if checks {
+                for side in Side::BOTH {
+                    self.find_stale(net, number, side);
+                    self.repeat_oldest(net, number, side);
+                }
+                self.trace_subflows(net, number);
             }
+            self.select(net, number);
         }
         if self.channels.iter().any(|channel| !channel.is_over) {
-            net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);
+            let interval = CHECK_INTERVAL / self.alarms_for_each_check();
+            net.wake(net.now() + interval, Alarm::Manager);
+        }
+    }
+
+    fn alarms_for_each_check(&self) -> u64 {
+        match self.selector {
+            Some(_) => selection::REVIEWS_FOR_EACH_CHECK,
+            None => 1,
         }
     }
 
@@ -277,6 +311,7 @@ impl Bearer for Mptcp {
             is_open: false,
             has_joined: false,
             is_over: false,
+            selection: self.selector.as_ref().and_then(Selection::new),
         });
         self.add_subflow(net, number, 0);
         net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);

@@ -100,6 +100,7 @@ impl Phase<'_> {
         measurement.reorder_peak_bytes = reorder_peak.or(ends.map(|ends| ends.reorder_peak_bytes));
         let wait = evidence.in_order_wait_p99_s;
         measurement.in_order_wait_p99_s = wait.or(ends.map(|ends| ends.in_order_wait_p99_s));
+        measurement.rested = evidence.rested;
         if !evidence.note.is_empty() {
             push_note(&mut measurement.note, &evidence.note);
         }

@@ -1,9 +1,18 @@
 //! The kernel's MPTCP: every link's client address is an endpoint of a full mesh. Plain, or with
-//! the TLS of sumlink's carriers in the traffic programs, for the same level of security.
+//! the TLS of sumlink's carriers in the traffic programs, for the same level of security. With a
+//! selector of sumlink, which makes subflows backups: [`selection`].
 
+mod selection;
+mod subflows;
+
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sumlink_engine::SelectorConfig;
 
 use crate::config::InterfaceState;
 use crate::error::LabError;
@@ -13,12 +22,24 @@ use crate::topology::Side;
 use crate::traffic::{Channel, Route};
 
 use super::{Evidence, Running, Stage, System, keys};
+use selection::Account;
 
 pub(super) struct Mptcp {
-    pub(super) tls: bool,
+    tls: bool,
+    selector: Option<SelectorConfig>,
+    /// The selector's decisions in the current run.
+    account: Arc<Mutex<Account>>,
 }
 
 impl Mptcp {
+    pub(super) fn new(tls: bool, selector: Option<SelectorConfig>) -> Self {
+        Self {
+            tls,
+            selector,
+            account: Arc::default(),
+        }
+    }
+
     fn channel(&self, stage: &Stage<'_>, side: Side) -> Result<Channel, LabError> {
         Ok(match self.tls {
             true => Channel::Tls(keys::of(stage, side)?),
@@ -71,7 +92,12 @@ impl System for Mptcp {
             channel: self.channel(stage, Side::Client)?,
             ..Route::direct(stage.target())
         };
-        Ok(Running::over(route))
+        let mut running = Running::over(route);
+        let watcher = selection::start(stage, self.selector.as_ref(), &self.account)?;
+        running
+            ._beside
+            .extend(watcher.map(|watcher| Box::new(watcher) as Box<dyn Any>));
+        Ok(running)
     }
 
     fn evidence(&self, stage: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
@@ -101,12 +127,24 @@ impl System for Mptcp {
                 log: String::new(),
             });
         }
-        let note = format!(
+        let mut note = format!(
             "{joined} of {} further subflows joined (MPJoinSynAckRx)",
             connections * links.saturating_sub(1)
         );
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = &account.fault {
+            return Err(LabError::Failed {
+                what: format!("the selection ended: {reason}"),
+                log: String::new(),
+            });
+        }
+        if self.selector.is_some() {
+            let (changes, sent) = (account.changes, count("MPPrioTx"));
+            let _ = write!(note, "; {changes} changes of backups, {sent} MP_PRIO sent");
+        }
         Ok(Evidence {
             // Reinjections are counted in packets, not in bytes: duplicates are unknown.
+            rested: account.rested(stage.links()),
             note,
             ..Evidence::default()
         })
