@@ -17,6 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use sumlink_settings::units::parse_percentage;
 
 use crate::config::Direction;
 use crate::error::LabError;
@@ -40,10 +41,12 @@ pub(crate) use together::Capacity;
 
 /// Options of `sumlink-lab run`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
+#[command(
+    after_help = "Systems: alone, simultaneous, mptcp[@SELECTOR], \n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         wireguard, aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling,\n         or datagrams=POLICY, udp=off, blocked=all or blocked=LINK\n\n\
                   Example:\n  sumlink-lab run scenarios/unequal-*.toml --seeds 1 \
-                  --systems alone,sumlink:fbdt\n  sumlink-lab report lab-out")]
+                  --systems alone,sumlink:fbdt\n  sumlink-lab report lab-out"
+)]
 pub struct RunOptions {
     /// Scenario files; `sumlink-lab list` shows those of the project
     #[arg(required = true, value_name = "FILE")]
@@ -63,8 +66,12 @@ pub struct RunOptions {
     /// Maximum number of concurrent runs. Only bulk traffic at low rates runs beside others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// Write what an edge node and the senders through it do over time, and a picture of it, into
-    /// this directory
+    /// Refuse runs during which other programs used more than this share of the processors, as in
+    /// 10%; the same command repeats them
+    #[arg(long, value_name = "SHARE", value_parser = parse_percentage)]
+    pub max_others: Option<f64>,
+    /// Write what an edge node and the senders through it, or MPTCP's subflows, do over time into
+    /// this directory; for an edge node also a picture
     #[arg(long, value_name = "DIR")]
     pub trace: Option<PathBuf>,
     /// The program whose client and server are measured, instead of this one: another build of
@@ -110,7 +117,7 @@ pub(crate) fn check(options: &RunOptions) -> Result<Vec<Scenario>, LabError> {
 
 /// Does the missing runs.
 pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), LabError> {
-    let store = Store::open(&options.out)?;
+    let store = Store::open(&options.out)?.with_most_others(options.max_others);
     let program = match &options.program {
         Some(program) => program.clone(),
         None => programs::own()?,

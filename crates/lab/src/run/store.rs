@@ -18,6 +18,8 @@ pub struct Store {
     directory: PathBuf,
     /// Directories created for the store that are still empty, the innermost first.
     made: Vec<PathBuf>,
+    /// The share of the processors that other programs may use during a run; `None` for any.
+    most_others: Option<f64>,
     /// Held while the store exists: two stores would repeat the same runs, and disturb each other's
     /// figures.
     _lock: Flock<File>,
@@ -44,6 +46,7 @@ impl Store {
         let store = Self {
             directory: directory.to_path_buf(),
             made,
+            most_others: None,
             _lock: lock,
         };
         // A full disk shows only when bytes are written.
@@ -53,6 +56,14 @@ impl Store {
         });
         probe.map_err(failed(directory))?;
         Ok(store)
+    }
+
+    /// Refuses runs during which other programs used more than this share of the processors, 0..=1:
+    /// they count as not done.
+    #[must_use]
+    pub(crate) fn with_most_others(mut self, share: Option<f64>) -> Self {
+        self.most_others = share;
+        self
     }
 
     /// The directory of the results.
@@ -69,11 +80,23 @@ impl Store {
     /// The stored run of the same scenario text.
     pub fn read(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
         let text = fs::read(self.path(scenario, seed, system)).ok()?;
-        let run: Run = serde_json::from_slice(&text).ok()?;
+        let mut run: Run = serde_json::from_slice(&text).ok()?;
         let same = run.schema == SCHEMA
             && run.scenario_sha256 == scenario.sha256
             && run.seed == seed
             && run.system == system;
+        if let (Some(most), Outcome::Measured(figures)) = (self.most_others, &run.outcome)
+            && let Some(machine) = figures
+                .machine
+                .filter(|machine| machine.others_share > most)
+        {
+            let (share, most) = (machine.others_share * 100.0, most * 100.0);
+            run.outcome = Outcome::Refused {
+                reason: format!(
+                    "other programs used {share:.0} % of the machine, more than {most:.0} %"
+                ),
+            };
+        }
         same.then_some(run)
     }
 
@@ -183,6 +206,42 @@ mod tests {
             fs::read_to_string(directory.join("x/y.json")).unwrap(),
             "1\n"
         );
+    }
+
+    #[test]
+    fn a_run_beside_other_programs_is_refused_and_repeated() {
+        let text = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
+        let scenario = Scenario::parse(Path::new("a.toml"), text).unwrap();
+        let with_others = |others_share| {
+            let figures = results::Measurement {
+                machine: Some(results::Machine {
+                    others_share,
+                    ..results::Machine::default()
+                }),
+                ..results::Measurement::default()
+            };
+            Run {
+                scenario: scenario.name.clone(),
+                scenario_sha256: scenario.sha256.clone(),
+                ..Run::bare("mptcp", 1, Outcome::Measured(Box::new(figures)))
+            }
+        };
+        let base = tempfile::tempdir().unwrap();
+        let store = Store::open(base.path())
+            .unwrap()
+            .with_most_others(Some(0.1));
+        store.write_run(&scenario, &with_others(0.374)).unwrap();
+        assert!(store.done(&scenario, 1, "mptcp").is_none());
+        let reason = match store.read(&scenario, 1, "mptcp").unwrap().outcome {
+            Outcome::Refused { reason } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            reason,
+            "other programs used 37 % of the machine, more than 10 %"
+        );
+        store.write_run(&scenario, &with_others(0.05)).unwrap();
+        assert!(store.done(&scenario, 1, "mptcp").is_some());
     }
 
     #[test]

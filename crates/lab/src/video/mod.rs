@@ -15,6 +15,8 @@ pub(crate) mod send;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sumlink_settings::units::parse_percentage;
+
 use crate::error::LabError;
 use crate::programs;
 use crate::prose::{print, say};
@@ -48,6 +50,9 @@ pub struct VideoOptions {
     /// bars
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
+    /// Refuse runs during which other programs used more than this share of the processors; the same command repeats them
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_percentage)]
+    pub max_others: f64,
     /// Write the page of the runs that are there, and run nothing
     #[arg(long)]
     pub judge_only: bool,
@@ -114,7 +119,7 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
 
 /// Does the missing runs, and writes the page.
 pub(crate) fn run(options: &VideoOptions, scenarios: &[Scenario]) -> Result<(), LabError> {
-    let store = Store::open(&options.out)?;
+    let store = Store::open(&options.out)?.with_most_others(Some(options.max_others));
     let program = match &options.program {
         Some(program) => program.clone(),
         None => programs::own()?,
