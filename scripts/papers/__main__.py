@@ -4,7 +4,7 @@
     scripts/papers --draw [--only PART]
 
 FOLDER (lab-out/papers) keeps completed runs, which are not repeated unless their scenario has changed. When all runs of a
-part (cs218, fairness, whitehaul) are complete, it draws its pictures, writes their data as JSON, and inserts its tables
+part (cs218, fairness, selection, whitehaul) are complete, it draws its pictures, writes their data as JSON, and inserts its tables
 between the marks of its page. After N minutes no further run starts; the same command continues with the rest. With
 --draw, pictures and tables are rebuilt from the data in docs/results/papers. The laboratory needs root, for sumlink's
 congestion controls, and an otherwise idle machine.
@@ -22,9 +22,10 @@ import time
 import cs218
 import fairness
 import runs
+import selection
 import whitehaul
 
-PARTS = {part.PAGE: part for part in (cs218, fairness, whitehaul)}
+PARTS = {part.PAGE: part for part in (cs218, fairness, selection, whitehaul)}
 
 UNFINISHED = 3
 
