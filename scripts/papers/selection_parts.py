@@ -16,7 +16,7 @@ BUFFERS = ["64KiB", "128KiB", "256KiB", "512KiB", "1MiB", "2MiB", "4MiB"]
 RATIOS = [1, 4, 10]
 PERCENTS = [10, 15, 20, 30, 50, 75]
 FIRST_KBIT, FIRST_MS = 14_000, 10
-SWEPT = ["mptcp", "mptcp@base", "mptcp@global", "sumlink:fbdt@none"]
+SWEPT = ["mptcp", "mptcp@base", "mptcp@global"]
 
 # Thresholds, for a buffer where the slow link harms and for one where it does not.
 ALPHAS = [0.05, 0.1, 0.2, 0.3, 0.5, 0.8]
@@ -89,7 +89,7 @@ def thresholds(simulator):
     systems = [f"mptcp@{name}:alpha={alpha}" for name in ("base", "global") for alpha in ALPHAS]
     return {
         f"{percent}-{buffer}": group(
-            simulator, "selection-two", ["mptcp", *systems], f"alpha-{percent}-{buffer}",
+            simulator, "selection-two", ["mptcp", "sumlink:fbdt@none", *systems], f"alpha-{percent}-{buffer}",
             {"receive_buffer": buffer, "text": two_links(percent, 4)},
         )
         for buffer in JUDGED

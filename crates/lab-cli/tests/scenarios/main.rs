@@ -10,6 +10,7 @@ mod files;
 mod interruptions;
 mod lan;
 mod measurements;
+mod mptcp;
 
 use std::fs;
 use std::path::{Path, PathBuf};
