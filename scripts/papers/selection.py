@@ -12,8 +12,6 @@ measure = parts.measure
 
 # A difference of goodput that counts as one; seeds differ by less.
 TOLERANCE = 0.02
-# Above this share of the machine a run in the laboratory is marked.
-OTHERS = 0.1
 
 COLORS = {
     "mptcp": "#0072b2",
@@ -72,7 +70,7 @@ def goodput_table(rows, retransmissions=False, others=False):
             if retransmissions:
                 line += f" {mean(found['retransmissions']):.0f} |"
             if others:
-                line += f" {100 * found['others']:.0f} %{' (marked)' if found['others'] > OTHERS else ''} |"
+                line += f" {100 * found['others']:.0f} %{' (marked)' if found['others'] > parts.OTHERS else ''} |"
             lines.append(line)
     return "\n".join(lines)
 
@@ -135,14 +133,17 @@ def video_table(rows):
         "| --- | --- | --- | --- | --- |",
     ]
     for system, runs in rows.items():
+        others = max(run["others"] for run in runs)
+        if others > parts.OTHERS:
+            lines.append(f"| `{system}` | refused | - | - | {100 * others:.0f} % |")
+            continue
         stalls = [run["stall_s"] for run in runs]
         links = sorted({link for run in runs for link in run["rested"]})
         rested = ", ".join(f"{link} {100 * mean(run['rested'].get(link, 0) for run in runs):.0f} %" for link in links)
-        others = max(run["others"] for run in runs)
         lines.append(
             f"| `{system}` | {mean(stalls):.2f} ({min(stalls):.2f} to {max(stalls):.2f}, {len(runs)} seeds) "
             f"| {mean(run['p50_ms'] for run in runs):.0f}, {mean(run['p99_ms'] for run in runs):.0f} | {rested or '-'} "
-            f"| {100 * others:.0f} %{' (marked)' if others > OTHERS else ''} |"
+            f"| {100 * others:.0f} % |"
         )
     return "\n".join(lines)
 

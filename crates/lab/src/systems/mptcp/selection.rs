@@ -7,7 +7,7 @@
 //! receiver's byte counts into options of acknowledgments; here the receiver's kernel is asked
 //! directly, so that the counts arrive half a round trip earlier.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sumlink_engine::selector::{self, Decision, Seen, SeenPath, Selector};
-use sumlink_engine::{PathId, SelectorConfig};
+use sumlink_engine::{PathId, Selection, SelectorConfig};
 
 use crate::error::LabError;
 use crate::laboratory::LabHandle;
@@ -54,6 +54,24 @@ impl Account {
             (false, Some(since)) => *rest = (rest.0 + (now - since), None),
             _ => {}
         }
+    }
+
+    fn rests(&self, link: usize) -> bool {
+        self.rests
+            .get(&link)
+            .is_some_and(|(_, since)| since.is_some())
+    }
+
+    /// Ends the rest of links with a new subflow: for the selector it is active, but its endpoint
+    /// still has the flag of the one before.
+    fn decisions_for_new(&self, links: impl Iterator<Item = usize>) -> Vec<Decision> {
+        let resting = links.filter(|link| self.rests(*link));
+        let active = resting.map(|link| Decision {
+            path: PathId(link as u32),
+            selection: Selection::Active,
+            reason: "its subflow is new".to_owned(),
+        });
+        active.collect()
     }
 
     /// Share of the time for which each link was a backup, by its name.
@@ -99,6 +117,7 @@ pub(super) fn start(
         receiver: Subflows::open(&handle, receiver, stage.port)?,
         handle,
         trace,
+        joined: BTreeSet::new(),
         alpha: None,
         looks: 0,
         begun: Instant::now(),
@@ -125,6 +144,8 @@ struct Manager {
     receiver: Subflows,
     handle: LabHandle,
     trace: Option<BufWriter<File>>,
+    /// The links that had a subflow at the last look.
+    joined: BTreeSet<usize>,
     /// The threshold in the trace.
     alpha: Option<f64>,
     looks: u64,
@@ -149,6 +170,15 @@ impl Manager {
             self.trace_subflows(&sent, &paths).map_err(failed)?;
         }
         self.looks += 1;
+        if self.selector.is_some() {
+            let joined: BTreeSet<usize> = paths.iter().map(|path| path.id.0 as usize).collect();
+            let new = joined.difference(&self.joined).copied();
+            let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+            let decisions = account.decisions_for_new(new);
+            drop(account);
+            self.joined = joined;
+            self.apply(&decisions, now)?;
+        }
         let Some(selector) = &mut self.selector else {
             return Ok(());
         };
@@ -175,10 +205,7 @@ impl Manager {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         for decision in decisions {
             let (link, rests) = (decision.path.0 as usize, decision.selection.rests());
-            let rested = account
-                .rests
-                .get(&link)
-                .is_some_and(|(_, since)| since.is_some());
+            let rested = account.rests(link);
             account.note(link, rests, now);
             if rested != rests {
                 account.changes += 1;
@@ -207,7 +234,7 @@ impl Manager {
                 "t_ns": nanos(self.begun), "event": "subflow", "side": self.sender.0.name(), "path": link,
                 "srtt_us": path.srtt.as_micros() as u64, "received": path.received,
                 "retransmissions": all.map(|subflow| subflow.retransmissions).sum::<u64>(),
-                "backup": account.rests.get(&link).is_some_and(|(_, since)| since.is_some()),
+                "backup": account.rests(link),
             });
             writeln!(trace, "{line}")?;
         }
@@ -310,6 +337,13 @@ mod tests {
         account.note(1, true, at(2));
         account.note(1, false, at(3));
         account.note(1, true, at(7));
+        // A new subflow of a resting link is active.
+        let new = account.decisions_for_new([0, 1].into_iter());
+        assert_eq!(new.len(), 1);
+        assert_eq!(
+            (new[0].path, new[0].selection),
+            (PathId(1), Selection::Active)
+        );
         let rested = account.rested(["wifi", "lte"].into_iter());
         assert_eq!(rested, BTreeMap::from([("lte".to_owned(), 0.5)]));
     }
