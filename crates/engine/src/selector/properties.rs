@@ -103,7 +103,7 @@ proptest! {
         for (links, works, seconds) in &periods {
             for _ in 0..(seconds / 0.01) as usize {
                 world.step(&mut global, links, works);
-                let alpha = global.threshold();
+                let alpha = global.threshold().expect("it has one");
                 prop_assert!((MIN..=most.max(MIN)).contains(&alpha), "{alpha}");
             }
         }
