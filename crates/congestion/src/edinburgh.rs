@@ -3,14 +3,16 @@
 //! Source: the dissertation on WhiteHaul-based spectrum aggregation in Wi-Fi bands, section 5.3,
 //! which repairs the findings of section 4.4. Its code is not published.
 //!
-//! | the dissertation | here |
-//! | --- | --- |
-//! | infinite initial threshold, slow start by HyStart++ | the same |
-//! | the window may grow after a delay spike | only the delay of the last round counts |
-//! | no fixed advertised window | recent delivery rate times base rtt plus a part of the budget |
-//! | no fixed budget | a part of the base round-trip time, within limits |
+//! | change | source | without it |
+//! | --- | --- | --- |
+//! | infinite initial threshold | section 5.3 | `initial_ssthresh=20` |
+//! | slow start by HyStart++ | section 5.3 | `hystart=false` |
+//! | the window may grow after a delay spike: only the delay of the last round counts | section 5.3 | `grows=false` |
+//! | advertised window: recent delivery rate times base rtt plus a part of the budget | ours, after section 4.4 | `advertised=100` |
+//! | budget: a part of the base round-trip time, within limits | ours, after section 4.4 | `budget=50ms` |
 //!
-//! The window grows fast until the queue holds half the budget, then slowly; above the budget it
+//! Without the last two it is the dissertation's Edinburgh; without all five, WhiteHaul in real
+//! numbers. By default the window grows fast until the queue holds half the budget, then slowly; above the budget it
 //! falls back to half.
 
 use std::time::Duration;
@@ -33,6 +35,17 @@ parameters! {
     /// Parameters of Edinburgh. The dissertation gives no figures; WhiteHaul's are kept where it
     /// has some.
     pub struct EdinburghParameters {
+        /// Threshold at which the first slow start ends, in packets; 0 for none.
+        pub initial_ssthresh: u32 = 0, 0..=1_000_000;
+        /// The window grows again after a delay spike; if not, it does so only below the advertised
+        /// window, as WhiteHaul's.
+        pub grows: bool = true, false..=true;
+        /// Without `grows`: rounds of low delay before the step is largest again.
+        pub theta: u32 = 2, 1..=200;
+        /// The advertised window, in packets; 0 derives it from the path.
+        pub advertised: u32 = 0, 0..=1_000_000;
+        /// The queueing budget; 0ms derives it from the path.
+        pub budget: Duration = Duration::ZERO, Duration::ZERO..=ms(10_000);
         /// The queueing budget as a multiple of the base round-trip time.
         pub budget_share: f64 = 1.0, 0.0..=100.0;
         /// Smallest queueing budget.
@@ -63,6 +76,10 @@ pub struct Edinburgh {
     delivery: Delivery,
     /// Growth of the window in packets per round trip.
     alpha: f64,
+    /// The delay has exceeded the budget: in the last round, or without `grows` at any time since
+    /// it was cleared. `low_rounds` rounds below the budget have passed since.
+    spiked: bool,
+    low_rounds: u32,
 }
 
 /// Recent delivery rates of the path.
@@ -93,8 +110,11 @@ impl Algorithm for Edinburgh {
         }
     }
 
-    fn new(window: Window, parameters: EdinburghParameters) -> Result<Self, BuildError> {
+    fn new(mut window: Window, parameters: EdinburghParameters) -> Result<Self, BuildError> {
         parameters.check()?;
+        if parameters.initial_ssthresh > 0 {
+            window.set_ssthresh(f64::from(parameters.initial_ssthresh));
+        }
         Ok(Self {
             window,
             parameters,
@@ -102,6 +122,8 @@ impl Algorithm for Edinburgh {
             delays: Delays::default(),
             delivery: Delivery::default(),
             alpha: parameters.alpha_max,
+            spiked: false,
+            low_rounds: 0,
         })
     }
 }
@@ -132,6 +154,7 @@ impl CongestionControl for Edinburgh {
         let left = self.after_loss();
         self.window.enter_loss(left, timeout);
         self.alpha = 1.0;
+        (self.spiked, self.low_rounds) = (false, 0);
         self.round.restart();
         self.delays.begin_round();
         self.delivery.restart();
@@ -147,24 +170,40 @@ impl Edinburgh {
         let (base, queueing) = (base.as_secs_f64(), queueing.as_secs_f64());
         let budget = self.budget(base);
         let advertised = self.advertised(base, budget);
-        let above_budget = queueing > budget;
-        let small = self.cwnd() < f64::from(self.parameters.win_thresh);
-        let may_grow_fast = !small && !above_budget && self.cwnd() < advertised;
-        self.alpha = if may_grow_fast {
-            self.parameters.alpha_max
-        } else {
-            1.0
-        };
+        self.alpha = self.step(queueing > budget, self.cwnd() >= advertised);
         let too_large = self.cwnd() >= advertised && !self.window.in_slow_start();
-        if above_budget && too_large && self.window.phase() == Phase::Open {
+        if self.spiked && too_large && self.window.is_open() {
             self.window.set_cwnd(advertised);
             self.window.set_ssthresh(self.cwnd());
         }
     }
 
+    /// Growth of the window in packets per round trip, after a round whose delay was above the
+    /// budget or not, with a window that has reached the advertised one or not.
+    fn step(&mut self, above_budget: bool, has_reached: bool) -> f64 {
+        if above_budget || self.parameters.grows {
+            self.spiked = above_budget;
+        }
+        let is_small = self.cwnd() < f64::from(self.parameters.win_thresh);
+        if is_small || above_budget || has_reached {
+            return 1.0;
+        }
+        if self.spiked {
+            self.low_rounds += 1;
+            if self.low_rounds < self.parameters.theta {
+                return self.alpha;
+            }
+            (self.spiked, self.low_rounds) = (false, 0);
+        }
+        self.parameters.alpha_max
+    }
+
     /// The accepted queueing delay, in seconds.
     fn budget(&self, base: f64) -> f64 {
         let parameters = &self.parameters;
+        if !parameters.budget.is_zero() {
+            return parameters.budget.as_secs_f64();
+        }
         (base * parameters.budget_share)
             .min(parameters.budget_max.as_secs_f64())
             .max(parameters.budget_min.as_secs_f64())
@@ -172,6 +211,9 @@ impl Edinburgh {
 
     /// The window that fills the path and a part of the budget.
     fn advertised(&self, base: f64, budget: f64) -> f64 {
+        if self.parameters.advertised > 0 {
+            return f64::from(self.parameters.advertised);
+        }
         match self.delivery.best() {
             Some(rate) => {
                 let window = rate * (base + self.parameters.fill * budget);
@@ -215,13 +257,90 @@ mod tests {
 
     /// Three rounds at `base`, three at `spike` and `rounds` at `base` again.
     fn spike(name: &str, cwnd: f64, base: u64, spike: u64, rounds: usize) -> Player {
-        let mut bond = steady(name, &[], &[(cwnd, base)]);
+        through_spike(steady(name, &[], &[(cwnd, base)]), base, spike, rounds)
+    }
+
+    fn spike_with(undone: &[&str], cwnd: f64, base: u64, spike: u64, rounds: usize) -> Player {
+        through_spike(
+            steady("edinburgh", undone, &[(cwnd, base)]),
+            base,
+            spike,
+            rounds,
+        )
+    }
+
+    fn through_spike(mut bond: Player, base: u64, spike: u64, rounds: usize) -> Player {
         bond.rounds(0, 3);
         bond.set_rtt(0, ms(spike));
         bond.rounds(0, 3);
         bond.set_rtt(0, ms(base));
         bond.rounds(0, rounds);
         bond
+    }
+
+    /// The settings that undo each change, in the order of the module's table.
+    const UNDONE: [&str; 5] = [
+        "initial_ssthresh=20",
+        "hystart=false",
+        "grows=false",
+        "advertised=100",
+        "budget=50ms",
+    ];
+
+    #[test]
+    fn without_its_changes_it_is_whitehaul() {
+        let undone = [&UNDONE[..], &["beta=0.09375"]].concat();
+        let pair = [("whitehaul", &[][..]), ("edinburgh", &undone[..])];
+        let [mut published, mut repaired] =
+            pair.map(|(name, undone)| fresh(name, undone, &[ms(20)]));
+        let mut agree = |step: &str, act: &dyn Fn(&mut Player)| {
+            act(&mut published);
+            act(&mut repaired);
+            let (a, b) = (published.cwnd(0), repaired.cwnd(0));
+            // The listing loses the remainders of its steps.
+            assert!((a - b).abs() <= 0.2 * a, "{step}: {a}, {b}");
+            let ssthresh = (published.ssthresh(0), repaired.ssthresh(0));
+            assert!(
+                (ssthresh.0 - ssthresh.1).abs() <= 2.0,
+                "{step}: {ssthresh:?}"
+            );
+        };
+        agree("slow start", &|bond| bond.rounds(0, 1));
+        agree("a loss", &|bond| bond.lose_first(0));
+        agree("beyond 100", &|bond| bond.rounds(0, 40));
+        agree("a spike", &|bond| {
+            bond.set_rtt(0, ms(120));
+            bond.rounds(0, 4);
+        });
+        agree("the clamp", &|bond| {
+            bond.set_rtt(0, ms(20));
+            bond.rounds(0, 50);
+        });
+        agree("a loss in it", &|bond| bond.lose_first(0));
+        agree("the end of the clamp", &|bond| bond.rounds(0, 60));
+    }
+
+    #[test]
+    fn each_change_can_be_undone_alone() {
+        let grown = |undone: &[&str]| spike_with(undone, 300.0, 20, 120, 40).cwnd(0);
+        // Fixed limits: the clamp to 100 stays, and so does growth by a packet per round trip.
+        assert!((130.0..150.0).contains(&grown(&UNDONE[3..])));
+        assert!(grown(&UNDONE[2..]) <= 101.0);
+        assert!(grown(&["budget=50ms"]) > 300.0);
+        assert!((130.0..150.0).contains(&grown(&["advertised=100"])));
+        let begun = |undone: &[&str]| {
+            let mut bond = fresh("edinburgh", undone, &[ms(20)]);
+            bond.rounds(0, 4);
+            bond.set_rtt(0, ms(45));
+            bond.rounds(0, 1);
+            bond.cwnd(0)
+        };
+        assert!(
+            (190.0..210.0).contains(&begun(&[])),
+            "a quarter after eight samples"
+        );
+        assert_eq!(begun(&["hystart=false"]), 320.0);
+        assert!(begun(&["initial_ssthresh=20", "advertised=100"]) < 130.0);
     }
 
     #[test]

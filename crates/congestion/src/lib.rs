@@ -125,7 +125,7 @@ pub use event::{Ack, Delivery, Idle, Loss, Timeout};
 pub use flow::Phase;
 pub use flow::{BetweenLosses, Flow};
 pub use parameter::{BuildError, NoParameters, Parameter, Parameters, Value};
-pub use registry::{ALGORITHMS, Entry, NAMES, Settings, build, entry};
+pub use registry::{ALGORITHMS, Entry, NAMES, Settings, build, build_named, entry};
 pub use siblings::Siblings;
 pub use window::{MIN_CWND, Window, WindowParameters};
 

@@ -68,6 +68,29 @@ pub fn build(name: &str, settings: &Settings) -> Result<Box<dyn CongestionContro
     (entry.build)(settings)
 }
 
+/// The algorithm of a name with settings after `@`: `whitehaul@budget=20ms:advertised=200`.
+///
+/// ```
+/// use sumlink_congestion::build_named;
+///
+/// let whitehaul = build_named("whitehaul@initial_ssthresh=50:beta=0.2").unwrap();
+/// assert_eq!(whitehaul.ssthresh(), 50.0);
+/// ```
+///
+/// # Errors
+///
+/// Those of [`build`], and text that is not a setting.
+pub fn build_named(text: &str) -> Result<Box<dyn CongestionControl>, BuildError> {
+    let Some((name, assignments)) = text.split_once('@') else {
+        return build(text, &Settings::default());
+    };
+    let mut settings = Settings::default();
+    for assignment in assignments.split(':') {
+        settings.assign(assignment)?;
+    }
+    build(name, &settings)
+}
+
 /// The entry of the algorithm with that name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     ALGORITHMS.iter().find(|entry| entry.info.name == name)

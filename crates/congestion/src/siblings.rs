@@ -30,6 +30,11 @@ impl<'a> Siblings<'a> {
         }
     }
 
+    /// The place of the flow in its bond, counted from 0 in the order in which flows joined.
+    pub fn place(&self) -> usize {
+        self.before.len()
+    }
+
     /// The siblings with a known round-trip time.
     pub fn measured(&self) -> impl Iterator<Item = &'a Flow> + Clone + use<'a> {
         let all = self.before.iter().chain(self.after);

@@ -9,8 +9,13 @@
 //!   says 10). It is 1 from there on, or when the mean queueing delay of a round exceeds the
 //!   budget. beta is 6/64 at any delay.
 //! - Once the delay has exceeded the budget (`rtt_above`), window and threshold are set to the
-//!   advertised window at the end of each round in which they are above it. `rtt_above` is cleared
-//!   only below that window: the clamp stays until a loss or a timeout ends it.
+//!   advertised window at the end of each round in which they are above it, in state Open only.
+//!   `rtt_above` is cleared only below that window: the clamp stays until a loss or a timeout ends
+//!   it.
+//! - A loss leaves 58 of 64 packets (lines 476 to 482). Section 4.4 says that a loss always reduces
+//!   the window to 100; in the listing only the clamp does, which needs a delay.
+//! - Each of three subflows has an advertised window of its own, all of them 100. The listing knows
+//!   a subflow by its subnet; here it is the order in which subflows join their bond.
 //! - Arithmetic is in whole packets, and the remainder of a step is lost.
 //!
 //! [`edinburgh`](crate::edinburgh) is the same without the flaws.
@@ -33,6 +38,10 @@ parameters! {
         pub initial_ssthresh: u32 = 20, 2..=1_000_000;
         /// The advertised window, in packets (line 49).
         pub advertised: u32 = 100, 2..=1_000_000;
+        /// That of the second subflow (line 53); 0 for the same.
+        pub advertised_2: u32 = 0, 0..=1_000_000;
+        /// That of the third subflow (line 57); 0 for the same.
+        pub advertised_3: u32 = 0, 0..=1_000_000;
         /// Queueing delay above which the window is clamped (line 228).
         pub budget: Duration = Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(10);
         /// Rounds of low delay before the step is largest again (line 45).
@@ -61,6 +70,8 @@ pub struct Whitehaul {
     delays: Delays,
     /// The smallest sample above 100 us.
     base: Option<Duration>,
+    /// The advertised window of this subflow, in packets.
+    advertised: f64,
     /// Growth of the window in packets per round trip.
     alpha: u32,
     /// Packets acknowledged since the window last grew (snd_cwnd_cnt).
@@ -89,6 +100,7 @@ impl Algorithm for Whitehaul {
             round: Round::first(),
             delays: Delays::default(),
             base: None,
+            advertised: parameters.advertised_at(0),
             alpha: parameters.alpha_max,
             acked: 0,
             rtt_above: false,
@@ -100,7 +112,8 @@ impl Algorithm for Whitehaul {
 impl CongestionControl for Whitehaul {
     has_window!();
 
-    fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
+    fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>) {
+        self.advertised = self.parameters.advertised_at(siblings.place());
         if let Some(rtt) = ack.rtt {
             self.record(rtt.min(MAX_RTT));
         }
@@ -171,7 +184,7 @@ impl Whitehaul {
             self.rtt_above = true;
             return 1;
         }
-        if self.cwnd() >= self.advertised() {
+        if self.cwnd() >= self.advertised {
             return 1;
         }
         if self.rtt_above {
@@ -186,9 +199,9 @@ impl Whitehaul {
 
     fn clamp(&mut self) {
         // lines 363 to 383
-        let above = self.cwnd() >= self.window.ssthresh() && self.cwnd() >= self.advertised();
-        if self.window.phase() == Phase::Open && above && self.rtt_above {
-            self.window.set_cwnd(self.advertised());
+        let above = self.cwnd() >= self.window.ssthresh() && self.cwnd() >= self.advertised;
+        if self.window.is_open() && above && self.rtt_above {
+            self.window.set_cwnd(self.advertised);
             self.window.set_ssthresh(self.cwnd());
         }
     }
@@ -204,12 +217,21 @@ impl Whitehaul {
     }
 
     fn after_loss(&self) -> f64 {
-        // lines 486 to 489
+        // lines 476 to 482
         self.cwnd() - (self.cwnd() * self.parameters.beta).floor()
     }
+}
 
-    fn advertised(&self) -> f64 {
-        f64::from(self.parameters.advertised)
+impl WhitehaulParameters {
+    /// The advertised window of the subflow in that place, in packets.
+    fn advertised_at(&self, place: usize) -> f64 {
+        // lines 424 to 436
+        let own = match place {
+            1 => self.advertised_2,
+            2 => self.advertised_3,
+            _ => 0,
+        };
+        f64::from(if own == 0 { self.advertised } else { own })
     }
 }
 
@@ -294,6 +316,34 @@ mod tests {
         whitehaul.repaired_loss(0);
         whitehaul.rounds(0, 100);
         assert!(whitehaul.cwnd(0) > 120.0, "{}", whitehaul.cwnd(0));
+    }
+
+    #[test]
+    fn no_clamp_while_packets_are_missing() {
+        let mut whitehaul = steady("whitehaul", &[], &[(300.0, 20)]);
+        whitehaul.rounds(0, 2);
+        whitehaul.set_rtt(0, ms(100));
+        whitehaul.controls[0].window_mut().set_disorder(true);
+        whitehaul.rounds(0, 3);
+        assert!(whitehaul.cwnd(0) >= 300.0, "{}", whitehaul.cwnd(0));
+        whitehaul.controls[0].window_mut().set_disorder(false);
+        whitehaul.rounds(0, 2);
+        assert!(whitehaul.cwnd(0) <= 101.0, "{}", whitehaul.cwnd(0));
+    }
+
+    #[test]
+    fn each_subflow_has_its_advertised_window() {
+        let clamped = |assignments: &[&str]| -> Vec<f64> {
+            let mut bond = steady("whitehaul", assignments, &[(300.0, 20); 4]);
+            bond.rounds_of_all(2);
+            (0..4).for_each(|flow| bond.set_rtt(flow, ms(100)));
+            bond.rounds_of_all(3);
+            (0..4).map(|flow| bond.ssthresh(flow)).collect()
+        };
+        let all = clamped(&["advertised=150"]);
+        assert_eq!(all, [150.0; 4]);
+        let own = clamped(&["advertised_2=60", "advertised_3=200"]);
+        assert_eq!(own, [100.0, 60.0, 200.0, 100.0]);
     }
 
     #[test]

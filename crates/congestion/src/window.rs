@@ -35,6 +35,8 @@ pub struct Window {
     cwnd: f64,
     ssthresh: f64,
     phase: Phase,
+    /// Packets are missing or reordered, and no loss is proven yet.
+    disorder: bool,
     /// Watches the delay in the first slow start, if enabled.
     hystart: Option<Hystart>,
     /// cwnd and ssthresh before the last reduction, while it may still turn out to be spurious.
@@ -59,6 +61,7 @@ impl Window {
             limits,
             ssthresh: f64::INFINITY,
             phase: Phase::Open,
+            disorder: false,
             hystart,
             before: None,
             srtt: Duration::ZERO,
@@ -80,6 +83,18 @@ impl Window {
     /// State of loss recovery.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Whether nothing is being repaired and nothing is missing: the state Open of Linux.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open && !self.disorder
+    }
+
+    /// Packets are missing or reordered, and no loss is proven: the state Disorder of Linux, before
+    /// the acknowledgment that shows it is handled. Only algorithms that distinguish it from
+    /// [`Phase::Open`] need to know; callers without that state never call this.
+    pub fn set_disorder(&mut self, disorder: bool) {
+        self.disorder = disorder;
     }
 
     /// Whether the window is below ssthresh.

@@ -88,6 +88,8 @@ pub const TWINS: &[Twin] = &[
         &[
             Whole("initial_ssthresh"),
             Whole("advertised"),
+            Whole("advertised_2"),
+            Whole("advertised_3"),
             Whole("budget"),
             Whole("theta"),
             Whole("win_thresh"),
@@ -100,6 +102,11 @@ pub const TWINS: &[Twin] = &[
         "sl_edinburgh",
         "edinburgh",
         &[
+            Whole("initial_ssthresh"),
+            Whole("grows"),
+            Whole("theta"),
+            Whole("advertised"),
+            Whole("budget"),
             Real("budget_share"),
             Whole("budget_min"),
             Whole("budget_max"),

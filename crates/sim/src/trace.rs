@@ -6,7 +6,7 @@
 //! | `ack` | a side acknowledges bytes of a stream: `path` (over which), `stream`, `cumulative` (all bytes below have arrived), `ranges` (received beyond it) |
 //! | `report` | a side reports how many bytes of whole frames have arrived on a path: `path` (over which), `of`, `received` |
 //! | `credit` | a side grants more credit: `path` (over which), `stream` (absent for the whole session), `limit` (offset, or total bytes) |
-//! | `path` | the engine's view of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
+//! | `path` | the engine's view of a path, at most every 10 ms: `path`, `link`, `cwnd`, `ssthresh` (null until it is set), `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
 //! | `read` | a program received bytes in order: `stream`, `offset`, `bytes`, and `waiting`, the bytes behind a gap |
 //! | `held` | the bytes that a side holds behind gaps changed; at most every 10 ms, but at once when the first gap opens and the last closes: `waiting` (bytes) |
 //! | `up`, `down`, `stalled`, `recovered` | state of a path: `path` |
@@ -146,9 +146,12 @@ impl Trace {
             LossState::Recovery => "recovery",
             LossState::Timeout => "timeout",
         };
+        let ssthresh = sample
+            .ssthresh
+            .map_or_else(|| "null".to_owned(), |bytes| bytes.to_string());
         let rest = format_args!(
-            "\"path\":{},\"link\":{link},\"cwnd\":{},\"in_flight\":{},\"unsent\":{},\"srtt_us\":{},\
-             \"delivery_rate\":{},\"loss\":\"{loss}\"",
+            "\"path\":{},\"link\":{link},\"cwnd\":{},\"ssthresh\":{ssthresh},\"in_flight\":{},\"unsent\":{},\
+             \"srtt_us\":{},\"delivery_rate\":{},\"loss\":\"{loss}\"",
             path.0,
             sample.cwnd,
             sample.in_flight,

@@ -7,7 +7,7 @@
  */
 #include "hystart.h"
 
-SETTINGS(real budget_share; __u64 budget_min; __u64 budget_max; real fill; real alpha_max; real beta;
+SETTINGS(__u64 initial_ssthresh; __u64 grows; __u64 theta; __u64 advertised; __u64 budget; real budget_share; __u64 budget_min; __u64 budget_max; real fill; real alpha_max; real beta;
 	 __u64 win_thresh; __u64 hystart; struct hystart_settings hystart_settings;);
 
 /* Number of rounds for which a delivery rate is remembered. */
@@ -24,6 +24,8 @@ struct edinburgh {
 	__u32 next; /* index of the oldest rate */
 	__u32 acked; /* packets acknowledged in this round */
 	__u32 fast; /* grow by alpha_max packets per round trip instead of one */
+	__u32 spiked; /* the delay has exceeded the budget, see edinburgh.rs */
+	__u32 low_rounds; /* rounds below the budget since */
 };
 
 struct {
@@ -48,6 +50,8 @@ static __always_inline void start(struct sock *sk)
 	struct edinburgh *edinburgh =
 		bpf_sk_storage_get(&sl_edinburgh_own, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 
+	if (settings.initial_ssthresh)
+		set_ssthresh(tp, settings.initial_ssthresh << FRACTION_BITS, settings.min_ssthresh);
 	if (!edinburgh)
 		return;
 	for (__u32 at = 0; at < ROUNDS; at++)
@@ -60,6 +64,8 @@ static __always_inline void start(struct sock *sk)
 	edinburgh->next = 0;
 	edinburgh->acked = 0;
 	edinburgh->fast = 1;
+	edinburgh->spiked = 0;
+	edinburgh->low_rounds = 0;
 }
 
 static __always_inline void finish(struct sock *sk)
@@ -90,6 +96,8 @@ static __always_inline real budget(real base)
 {
 	real share = min(real_multiply(base, settings.budget_share), real_of(settings.budget_max));
 
+	if (settings.budget)
+		return real_of(settings.budget);
 	return max(share, real_of(settings.budget_min));
 }
 
@@ -98,12 +106,34 @@ static __always_inline real advertised(const struct edinburgh *edinburgh, real b
 {
 	real best = 0, window;
 
+	if (settings.advertised)
+		return real_of(settings.advertised);
 	for (__u32 at = 0; at < ROUNDS; at++)
 		best = max(best, edinburgh->rates[at]);
 	if (best == 0)
 		return 0;
 	window = real_multiply(best, real_add(base, real_multiply(settings.fill, budget)));
 	return max(window, real_of(settings.win_thresh));
+}
+
+/*
+ * Whether the window grows fast, after a round with a delay above the budget or not, and with a
+ * window that is small, or has reached the advertised one.
+ */
+static __always_inline bool is_fast(struct edinburgh *edinburgh, bool above, bool small, bool reached)
+{
+	if (above || settings.grows)
+		edinburgh->spiked = above;
+	if (small || above || reached)
+		return false;
+	if (edinburgh->spiked) {
+		edinburgh->low_rounds++;
+		if (edinburgh->low_rounds < settings.theta)
+			return edinburgh->fast;
+		edinburgh->spiked = 0;
+		edinburgh->low_rounds = 0;
+	}
+	return true;
 }
 
 /* Once per round trip: sets the step, and steps back above the budget. */
@@ -122,8 +152,8 @@ static __always_inline void end_round(struct edinburgh *edinburgh, struct tcp_so
 	/* In recovery the kernel's window is approaching ssthresh. */
 	now = is_in_recovery(tp) ? ssthresh_fixed(tp) : window_fixed(tp);
 	small = now < settings.win_thresh << FRACTION_BITS;
-	edinburgh->fast = !small && !above && (limit == 0 || real_make(now, -FRACTION_BITS) < limit);
-	if (above)
+	edinburgh->fast = is_fast(edinburgh, above, small, limit && real_make(now, -FRACTION_BITS) >= limit);
+	if (edinburgh->spiked)
 		edinburgh->advertised = limit;
 }
 
@@ -173,7 +203,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 			grow(tp, reno_increase(tp, left), settings.max_cwnd);
 		return;
 	}
-	if (edinburgh->advertised && !repairs(tp) && !in_slow_start(tp) && window_real(tp) >= edinburgh->advertised) {
+	if (edinburgh->advertised && is_open(tp) && !in_slow_start(tp) && window_real(tp) >= edinburgh->advertised) {
 		set_window(tp, real_fixed(edinburgh->advertised, FRACTION_BITS), settings.max_cwnd);
 		set_ssthresh(tp, window_fixed(tp), settings.min_ssthresh);
 	}
@@ -199,6 +229,8 @@ static __always_inline void timed_out(struct sock *sk)
 	if (!edinburgh)
 		return;
 	edinburgh->fast = 0;
+	edinburgh->spiked = 0;
+	edinburgh->low_rounds = 0;
 	restart_round(&edinburgh->round);
 	begin_delays(&edinburgh->delays);
 	edinburgh->since_us = 0;

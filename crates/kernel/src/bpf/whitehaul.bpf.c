@@ -5,7 +5,7 @@
  */
 #include "rounds.h"
 
-SETTINGS(__u64 initial_ssthresh; __u64 advertised; __u64 budget; __u64 theta; __u64 win_thresh; __u64 alpha_max;
+SETTINGS(__u64 initial_ssthresh; __u64 advertised; __u64 advertised_2; __u64 advertised_3; __u64 budget; __u64 theta; __u64 win_thresh; __u64 alpha_max;
 	 real beta;);
 
 /* Larger samples are clamped to this: U32_MAX / ALPHA_MAX microseconds (line 30). */
@@ -55,6 +55,20 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 		whitehaul->base_us = rtt_us;
 }
 
+/* The advertised window of this subflow, in 2^-20 packets. */
+static __always_inline __u64 advertised(struct tcp_sock *tp)
+{
+	struct window *window = state(tp);
+	__u64 own = 0;
+
+	/* lines 424 to 436 */
+	if (window->bond && window->place == 1)
+		own = settings.advertised_2;
+	else if (window->bond && window->place == 2)
+		own = settings.advertised_3;
+	return (own ? own : settings.advertised) << FRACTION_BITS;
+}
+
 /*
  * Whether a round with this mean is above the budget. Without a base, or with a mean below it, the
  * listing's unsigned numbers wrap around, which counts as above.
@@ -75,7 +89,7 @@ static __always_inline __u32 alpha(struct tcp_sock *tp, bool above)
 		whitehaul->rtt_above = 1;
 		return 1;
 	}
-	if (window_fixed(tp) >= settings.advertised << FRACTION_BITS)
+	if (window_fixed(tp) >= advertised(tp))
 		return 1;
 	if (whitehaul->rtt_above) {
 		whitehaul->rtt_low++;
@@ -103,11 +117,11 @@ static __always_inline void update_alpha(struct tcp_sock *tp)
 static __always_inline void clamp(struct tcp_sock *tp)
 {
 	struct whitehaul *whitehaul = state(tp);
-	__u64 advertised = settings.advertised << FRACTION_BITS;
+	__u64 limit = advertised(tp);
 
 	/* lines 363 to 383 */
-	if (!repairs(tp) && !in_slow_start(tp) && window_fixed(tp) >= advertised && whitehaul->rtt_above) {
-		set_window(tp, advertised, settings.max_cwnd);
+	if (is_open(tp) && !in_slow_start(tp) && window_fixed(tp) >= limit && whitehaul->rtt_above) {
+		set_window(tp, limit, settings.max_cwnd);
 		set_ssthresh(tp, window_fixed(tp), settings.min_ssthresh);
 	}
 }
@@ -148,7 +162,7 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 {
 	__u64 less = real_fixed(real_multiply(window_real(tp), settings.beta), 0) << FRACTION_BITS;
 
-	/* lines 486 to 489 */
+	/* lines 476 to 482 */
 	return window_fixed(tp) - less;
 }
 

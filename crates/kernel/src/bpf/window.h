@@ -92,6 +92,12 @@ static __always_inline bool repairs(struct tcp_sock *tp)
 	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) > TCP_CA_Disorder;
 }
 
+/* Whether nothing is being repaired and nothing is missing. */
+static __always_inline bool is_open(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) == TCP_CA_Open;
+}
+
 /* Whether a loss is being repaired without a timeout, or the window is reduced for another reason. */
 static __always_inline bool is_in_recovery(struct tcp_sock *tp)
 {

@@ -64,7 +64,7 @@ fn read_root(
     let gso = root.boolean(document, "gso").unwrap_or(false);
     let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
     let lan = read_lan(document, root);
-    let congestion = root.parsed(document, "congestion", parse_congestion);
+    let congestion = root.parsed(document, "congestion", parse_control);
     let systems = read_systems(document, root);
     let selector = root.parsed(document, "selector", parse_selector);
     let hosts = root.parsed(document, "hosts", Hosts::parse);
@@ -234,6 +234,29 @@ pub fn parse_congestion(text: &str) -> Result<String, String> {
             "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that \
              there are"
         ))
+    }
+}
+
+/// Parses the name of a congestion control with settings after `@`, which its builder checks:
+/// `whitehaul@budget=20ms:advertised=200`.
+fn parse_control(text: &str) -> Result<String, String> {
+    let Some((name, settings)) = text.split_once('@') else {
+        return parse_congestion(text);
+    };
+    parse_congestion(name)?;
+    let is_setting = |one: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let parts = one.split_once('=');
+        parts.is_some_and(|(key, value)| {
+            !key.is_empty() && !value.is_empty() && key.chars().chain(value.chars()).all(known)
+        })
+    };
+    match settings.split(':').find(|one| !is_setting(one)) {
+        None => Ok(text.to_owned()),
+        Some(wrong) => Err(format!(
+            "'{wrong}' is not a setting: write NAME@KEY=VALUE:KEY=VALUE; sumlink cc info NAME lists \
+             the keys"
+        )),
     }
 }
 

@@ -9,6 +9,7 @@
 
 use sumlink_congestion::{
     Ack, BuildError, CongestionControl, Delivery, Idle, Loss, Settings, Timeout, build,
+    build_named,
 };
 
 use super::BBR;
@@ -63,22 +64,22 @@ pub(super) struct Acknowledged {
     pub(super) acked: u64,
     pub(super) next: u64,
     pub(super) cwnd_limited: bool,
+    /// Segments are missing or reordered, and no loss is proven: the state Disorder.
+    pub(super) is_in_disorder: bool,
 }
 
 impl Control {
-    /// Creates a congestion control by name; the name may be one of the caller's.
+    /// Creates a congestion control by name, with settings after `@`; the name may be one of the
+    /// caller's.
     pub(super) fn new(name: &str, own: &Own) -> Result<Self, BuildError> {
         let is_cubic = name == CUBIC;
-        let settings = match is_cubic {
-            // Replaces HyStart++, which Linux does not have.
-            true => Settings::default().with("hystart", "false")?,
-            false => Settings::default(),
-        };
         Ok(Self {
             inner: match own.make_congestion(name) {
                 Some(own) => own,
                 None if name == BBR => Box::new(Bbr::new()),
-                None => build(name, &settings)?,
+                // Linux's slow start, added here, replaces HyStart++.
+                None if is_cubic => build(name, &Settings::default().with("hystart", "false")?)?,
+                None => build_named(name)?,
             },
             member: None,
             hystart: is_cubic.then(Hystart::default),
@@ -156,6 +157,7 @@ impl Control {
             sent: news.next,
             cwnd_limited: news.cwnd_limited,
         };
+        self.inner.window_mut().set_disorder(news.is_in_disorder);
         with_siblings(self.member.as_ref(), |siblings| {
             self.inner.on_ack(&ack, siblings);
         });
@@ -297,6 +299,7 @@ mod tests {
             acked: 1,
             next: 100,
             cwnd_limited: true,
+            is_in_disorder: false,
         };
         control.on_ack(&news, SECOND);
         control.on_loss(SECOND);
@@ -339,6 +342,7 @@ mod tests {
                 acked: n,
                 next: (n / 20 + 1) * 20,
                 cwnd_limited: true,
+                is_in_disorder: false,
             };
             control.on_ack(&news, n * 3_000_000);
         }

@@ -337,6 +337,7 @@ impl Tcp {
             acked: self.acked,
             next: self.next,
             cwnd_limited: self.is_cwnd_limited(),
+            is_in_disorder: self.recovery.state == CaState::Disorder,
         };
         if !news.counted {
             self.control.on_ack(&acknowledged, now);
