@@ -19,6 +19,9 @@ pub(crate) fn missing(system: &dyn System, scenario: &Scenario) -> Option<String
     {
         return Some(reason);
     }
+    if !scenario.spells.is_empty() {
+        return Some("only the simulator's programs pause ([[spell]])".to_owned());
+    }
     if scenario.workload.needs_udp() && !system.carries_datagrams() {
         return Some("it carries no datagrams".to_owned());
     }

@@ -29,6 +29,7 @@ mod rate;
 mod read;
 mod section;
 mod shared;
+mod spell;
 mod wigig;
 mod workload;
 
@@ -51,6 +52,7 @@ pub use crate::problem::Problem;
 pub use datagrams::{DatagramKind, Datagrams, Schedule, probe_schedule};
 pub use document::Document;
 pub use load::{load, parse};
+pub use spell::Spell;
 pub use workload::{Classes, Video, VideoProtocol, Workload};
 
 pub use read::{parse_congestion, parse_name};
@@ -145,6 +147,8 @@ pub struct Scenario {
     pub unshaped: bool,
     /// The hosts behind the links, if the client is a gateway: the traffic is between them.
     pub lan: Option<LanConfig>,
+    /// Times in which programs bound to a link send. Only the simulator has them.
+    pub spells: Vec<Spell>,
     /// Scheduled changes of the links.
     pub events: Vec<PlannedChange>,
     links: Vec<Link>,

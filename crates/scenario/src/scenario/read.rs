@@ -12,7 +12,7 @@ use sumlink_settings::units::{parse_duration, parse_size};
 use super::document::Document;
 use super::names::Names;
 use super::section::{Section, keep};
-use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
+use super::{Scenario, Traffic, event, link, sha256_of, shared, spell, workload};
 use crate::problem::Problem;
 
 /// Maximum duration of a run, which catches mistyped units.
@@ -93,6 +93,10 @@ fn read_root(
     let interferers =
         interferers.filter_map(|block| shared::read_interferer(document, block, &known, traffic));
     let interferers: Vec<_> = interferers.collect();
+    let spells = root.blocks(document, "spell").into_iter();
+    let spells: Vec<_> = spells
+        .filter_map(|block| spell::read(document, block, &known))
+        .collect();
 
     let shapes = ["event", "group", "radio", "interferer", "gso"];
     if unshaped && shapes.iter().any(|key| root.has(key)) {
@@ -148,6 +152,7 @@ fn read_root(
         workload,
         classes,
         rival,
+        spells,
         links,
         events,
         groups,

@@ -43,7 +43,9 @@ impl Programs {
             return;
         }
         match &mut flow.load {
-            Load::Bulk => bearer.offer(net, channel, Side::Server, ENDLESS),
+            Load::Bulk | Load::Spells(_) => {
+                bearer.offer(net, channel, Side::Server, ENDLESS);
+            }
             Load::Objects { sizes, asked, .. } => {
                 let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
                 bearer.offer(net, channel, Side::Server, size);
@@ -78,7 +80,7 @@ impl Programs {
             Side::Server => flow.received[1] - REQUEST,
         };
         match &mut flow.load {
-            Load::Bulk => {}
+            Load::Bulk | Load::Spells(_) => {}
             Load::Objects {
                 sizes,
                 asked,

@@ -8,6 +8,8 @@ use crate::clock::{Nanos, SECOND, nanos};
 #[derive(Clone, Debug)]
 pub(super) enum Load {
     Bulk,
+    /// Bulk in these times, begin and end, over a connection of its own in each.
+    Spells(Vec<(Nanos, Nanos)>),
     Objects {
         sizes: Vec<u64>,
         /// Objects requested so far, and in total.

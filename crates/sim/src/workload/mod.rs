@@ -118,6 +118,16 @@ struct Flow {
     record: FlowRecord,
 }
 
+/// The times in which a program bound to a link sends, in order; none for always.
+fn spells(scenario: &Scenario, link: &str) -> Vec<(Nanos, Nanos)> {
+    let own = scenario.spells.iter().filter(|spell| spell.link == link);
+    let mut spells: Vec<_> = own
+        .map(|spell| (nanos(spell.from), nanos(spell.until)))
+        .collect();
+    spells.sort_unstable();
+    spells
+}
+
 /// All flows of a run.
 #[derive(Debug)]
 pub(crate) struct Programs {
@@ -143,33 +153,35 @@ impl Programs {
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
         let mut talks: Vec<Box<dyn FlowProgram>> = Vec::new();
-        let mut add =
-            |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
-                let number = 2 * flows.len() as u32 + u32::from(!down);
-                let record = FlowRecord {
-                    flow: number,
-                    link: link.map(|link| names[link].clone()),
-                    rival,
-                    buckets: vec![0; intervals as usize],
-                    ..FlowRecord::default()
-                };
-                let record = match load {
-                    Load::Bulk if !rival => record.with_arrivals(scenario.duration),
-                    _ => record,
-                };
-                flows.push(Flow {
-                    link,
-                    down,
-                    class,
-                    load,
-                    channel: None,
-                    received: [0; 2],
-                    is_asked: false,
-                    since: 0,
-                    is_over: false,
-                    record,
-                });
+        let mut add = |link: Option<usize>,
+                       down: bool,
+                       (load, class): (Load, Option<Class>),
+                       rival: bool| {
+            let number = 2 * flows.len() as u32 + u32::from(!down);
+            let record = FlowRecord {
+                flow: number,
+                link: link.map(|link| names[link].clone()),
+                rival,
+                buckets: vec![0; intervals as usize],
+                ..FlowRecord::default()
             };
+            let record = match load {
+                Load::Bulk | Load::Spells(_) if !rival => record.with_arrivals(scenario.duration),
+                _ => record,
+            };
+            flows.push(Flow {
+                link,
+                down,
+                class,
+                load,
+                channel: None,
+                received: [0; 2],
+                is_asked: false,
+                since: 0,
+                is_over: false,
+                record,
+            });
+        };
         let Classes {
             measured,
             load: beside,
@@ -217,13 +229,13 @@ impl Programs {
                 }
                 continue;
             }
+            let spells = way.map_or_else(Vec::new, |link| spells(scenario, &names[link]));
             for direction in directions {
-                add(
-                    *way,
-                    is_down(direction),
-                    (Load::of(&scenario.workload)?, measured),
-                    false,
-                );
+                let load = match (Load::of(&scenario.workload)?, spells.is_empty()) {
+                    (Load::Bulk, false) => Load::Spells(spells.clone()),
+                    (load, _) => load,
+                };
+                add(*way, is_down(direction), (load, measured), false);
             }
         }
         if let Some(link) = rival {
@@ -281,6 +293,23 @@ impl Programs {
         if flow.is_over || net.elapsed() >= self.duration {
             return;
         }
+        let now = net.elapsed();
+        if let Load::Spells(spells) = &flow.load {
+            let Some(&(from, until)) = spells.iter().find(|(_, until)| now < *until) else {
+                if let Some(channel) = flow.channel.take() {
+                    bearer.close(net, channel);
+                }
+                return;
+            };
+            let begun = net.now() - now;
+            if now < from {
+                if let Some(channel) = flow.channel.take() {
+                    bearer.close(net, channel);
+                }
+                return net.wake(begun + from, Alarm::Flow(number));
+            }
+            net.wake(begun + until, Alarm::Flow(number));
+        }
         let Some(channel) = flow.channel else {
             return self.open(number, net, bearer);
         };
@@ -309,7 +338,7 @@ impl Programs {
                 bearer.offer(net, channel, side, bytes);
                 net.wake(next, Alarm::Flow(number));
             }
-            Load::Bulk | Load::Objects { .. } => {}
+            Load::Bulk | Load::Spells(_) | Load::Objects { .. } => {}
         }
     }
 
@@ -381,7 +410,9 @@ impl Programs {
         flow.record.connected = true;
         bearer.offer(net, channel, Side::Client, REQUEST);
         match &mut flow.load {
-            Load::Bulk if !flow.down => bearer.offer(net, channel, Side::Client, ENDLESS),
+            Load::Bulk | Load::Spells(_) if !flow.down => {
+                bearer.offer(net, channel, Side::Client, ENDLESS);
+            }
             Load::Objects { sizes, asked, .. } if !flow.down => {
                 let size = sizes[((*asked - 1) % sizes.len() as u64) as usize];
                 bearer.offer(net, channel, Side::Client, size);
