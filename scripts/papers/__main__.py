@@ -1,10 +1,11 @@
 """Repeats measurements of the papers and writes docs/results/papers.
 
-    scripts/papers PROGRAM [--only PART] [--minutes N] [--out FOLDER]
-    scripts/papers --draw [--only PART]
+    scripts/papers PROGRAM [--only PART[/ROW]] [--again] [--minutes N] [--out FOLDER]
+    scripts/papers --draw [--only PART[/ROW]]
+    scripts/papers --list
 
-FOLDER (lab-out/papers) keeps completed runs, which are not repeated unless their scenario has changed. When all runs of a
-part (cs218, fairness, selection, whitehaul) are complete, it draws its pictures, writes their data as JSON, and inserts its tables
+FOLDER (lab-out/papers) keeps completed runs, which are not repeated unless their scenario has changed, or with --again.
+--list shows the parts, and the rows of those that can be remade row by row. When all runs of a part are complete, it draws its pictures, writes their data as JSON, and inserts its tables
 between the marks of its page. After N minutes no further run starts; the same command continues with the rest. With
 --draw, pictures and tables are rebuilt from the data in docs/results/papers. The laboratory needs root, for sumlink's
 congestion controls, and an otherwise idle machine.
@@ -24,8 +25,10 @@ import fairness
 import runs
 import selection
 import whitehaul
+import whitehaul_long
 
-PARTS = {part.PAGE: part for part in (cs218, fairness, selection, whitehaul)}
+# By the name of their data: a part without a name of its own has that of its page.
+PARTS = {getattr(part, "NAME", part.PAGE): part for part in (cs218, fairness, selection, whitehaul, whitehaul_long)}
 
 UNFINISHED = 3
 
@@ -51,27 +54,51 @@ def put(page, tables):
     page.write_text(text)
 
 
+def names():
+    """Parts, and with a slash the rows of those that have some, with descriptions."""
+    listed = {name: (part.__doc__ or "").splitlines()[0] for name, part in PARTS.items()}
+    for name, part in PARTS.items():
+        listed |= {f"{name}/{row}": about for row, about in getattr(part, "rows", dict)().items()}
+    return listed
+
+
+def make(name, row, bench, folder, args):
+    """Measures or reads the data of a part or of one row, and draws its pictures; returns its
+    tables."""
+    part, file = PARTS[name], folder / f"{name}.json"
+    kept = json.loads(file.read_text()) if file.exists() else None
+    if not hasattr(part, "rows"):
+        return part.write(kept if args.draw else part.measure(bench), folder)
+    return part.write(kept if args.draw else part.measure(bench, row, args.again, kept), folder, row)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="papers", description="Repeats measurements of the papers.")
     parser.add_argument("program", nargs="?", help="the program sumlink-lab; its client and server are measured")
     parser.add_argument("--draw", action="store_true", help="redraw the pictures from the data in docs/results/papers without measuring")
-    parser.add_argument("--only", choices=PARTS, help="measure one part")
+    parser.add_argument("--only", choices=names(), metavar="PART[/ROW]", help="measure one part, or one row of a part")
+    parser.add_argument("--list", action="store_true", help="list parts and rows")
+    parser.add_argument("--again", action="store_true", help="with --only PART/ROW: repeat completed simulations, too")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="start no run after this time; the same command continues")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/papers"), help="directory of the runs")
     args = parser.parse_args()
+    if args.list:
+        print("\n".join(f"{name:32}{about}" for name, about in names().items()))
+        return 0
     if (args.program is None) != args.draw:
         parser.error("PROGRAM or --draw is required")
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     bench = None if args.draw else runs.Bench(args.program, root / "scenarios" / "papers", args.out, time.monotonic() + 60 * args.minutes)
     folder = root / "docs" / "results" / "papers"
+    only, _, row = (args.only or "").partition("/")
     for name, part in PARTS.items():
-        if args.only in (None, name):
+        if only in ("", name):
             try:
-                data = json.loads((folder / f"{name}.json").read_text()) if args.draw else part.measure(bench)
+                tables = make(name, row or None, bench, folder, args)
             except runs.TimeIsOver:
                 print(f"papers: {args.minutes:g} minutes are over and {name} is incomplete; the same command continues", file=sys.stderr)
                 return UNFINISHED
-            put(folder / f"{name}.md", part.write(data, folder))
+            put(folder / f"{part.PAGE}.md", tables)
             print(f"papers: {name} is written", file=sys.stderr)
     return 0
 

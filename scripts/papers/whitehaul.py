@@ -6,35 +6,20 @@ import whitehaul_pictures
 import whitehaul_tables
 from metrics import mean
 from runs import by_link, mbit
-from whitehaul_figures import CONTROLS, LINKS, NEAR, PAIRS, QUALITIES, SCHEDULED, SCHEDULERS, SEEDS, WIDTHS, WINDOWS
+from whitehaul_figures import CONTROLS, LABORATORY, LINKS, QUALITIES, WINDOWS
 
 PAGE = "whitehaul"
 
 
 def measure(bench):
-    data = {"capacity": capacities(bench), "pairs": {}, "schedulers": {}, "edinburgh": {}}
-    for quality in QUALITIES:
-        for pair in PAIRS:
+    """What needs kernels: long runs of two pairs, the spike, the file, table 5.2. The other figures are
+    simulated (whitehaul_long.py)."""
+    data = {"pairs": {}, "spike": {}, "table_5_2": {}}
+    for pair in LABORATORY:
+        for quality in QUALITIES:
             name = f"pair-{pair}-{quality}"
-            seeds = SEEDS if pair == "80-80" else 1
-            row = {"simultaneous": figures(bench.run(name, ["simultaneous"], seeds=seeds)["simultaneous"])}
-            for control in CONTROLS:
-                row[control] = figures(bench.run(name, ["mptcp"], control, SEEDS, traced=pair == "80-80")["mptcp"])
+            row = {control: figures(bench.run(name, ["mptcp"], control, 1)["mptcp"]) for control in WINDOWS}
             data["pairs"].setdefault(pair, {})[quality] = row
-        name = f"pair-80-80-{quality}"
-        data["edinburgh"][quality] = figures(bench.run(name, ["mptcp"], "edinburgh", SEEDS, traced=True)["mptcp"])
-    data["near"] = {
-        pair: {
-            quality: {control: figures(bench.run(f"near-{pair}-{quality}", ["mptcp"], control, 1)["mptcp"]) for control in CONTROLS}
-            for quality in QUALITIES
-        }
-        for pair in NEAR
-    }
-    data["windows"] = {
-        quality: {control: bench.run(f"pair-80-80-{quality}", ["mptcp"], control, 1, traced=True)["mptcp"][0]["subflows"] for control in WINDOWS}
-        for quality in QUALITIES
-    }
-    data["spike"] = {}
     for control in WINDOWS:
         run = bench.run("spike", ["mptcp"], control, traced=True)["mptcp"][0]
         data["spike"][control] = {"mbit": by_link(run, LINKS), "rate": rate_of(run, "wh1"), "subflows": run["subflows"]}
@@ -45,28 +30,10 @@ def measure(bench):
         }
         for quality in QUALITIES
     }
-    data["table_5_2"] = {}
     for quality in QUALITIES:
         found = bench.run(f"../whitehaul-80-80-cubic-{quality}", ["alone", "simultaneous", "mptcp"], seeds=1)
         data["table_5_2"][quality] = {system: figures(runs) for system, runs in found.items()}
-    for quality in QUALITIES:
-        for pair in SCHEDULED:
-            systems = [f"sumlink:{scheduler}" for scheduler in SCHEDULERS]
-            found = bench.run(f"pair-{pair}-{quality}", systems, "whitehaul", 1)
-            row = {scheduler: figures(runs) for scheduler, runs in zip(SCHEDULERS, found.values())}
-            data["schedulers"].setdefault(pair, {})[quality] = row
     return data
-
-
-def capacities(bench):
-    """Mbit/s of each link alone by quality, link and width, from the pairs of equal widths."""
-    table = {quality: {link: {} for link in LINKS} for quality in QUALITIES}
-    for quality in QUALITIES:
-        for width in WIDTHS:
-            runs = bench.run(f"pair-{width}-{width}-{quality}", ["alone"], seeds=1)["alone"]
-            for link, rate in zip(LINKS, by_link(runs[0], LINKS)):
-                table[quality][link][str(width)] = rate
-    return table
 
 
 def figures(runs):
