@@ -186,7 +186,7 @@ validate: ## Compare goodput in simulator and laboratory, into docs/simulator.md
 # lab-out/papers.
 PAPERS_FLAGS ?=
 
-papers: ## Reproduce figures of the papers with kernel sockets, in docs/results/papers (1 hour, root)
+papers: ## Reproduce figures of the papers, in docs/results/papers (hours, root)
 	scripts/setup.sh test
 	$(MAKE) build python-venv
 	$(PYTHON_VENV)/bin/python scripts/papers $(LAB) $(PAPERS_FLAGS)

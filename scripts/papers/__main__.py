@@ -1,6 +1,6 @@
 """Repeats measurements of the papers and writes docs/results/papers.
 
-    scripts/papers PROGRAM [--only PART[/ROW]] [--again] [--minutes N] [--out FOLDER]
+    scripts/papers PROGRAM [--only PART[/ROW]] [--again] [--seeds N] [--minutes N] [--out FOLDER]
     scripts/papers --draw [--only PART[/ROW]]
     scripts/papers --list
 
@@ -69,7 +69,7 @@ def make(name, row, bench, folder, args):
     kept = json.loads(file.read_text()) if file.exists() else None
     if not hasattr(part, "rows"):
         return part.write(kept if args.draw else part.measure(bench), folder)
-    return part.write(kept if args.draw else part.measure(bench, row, args.again, kept), folder, row)
+    return part.write(kept if args.draw else part.measure(bench, row, kept, args.again, args.seeds), folder, row)
 
 
 def main():
@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--only", choices=names(), metavar="PART[/ROW]", help="measure one part, or one row of a part")
     parser.add_argument("--list", action="store_true", help="list parts and rows")
     parser.add_argument("--again", action="store_true", help="with --only PART/ROW: repeat completed simulations, too")
+    parser.add_argument("--seeds", type=int, choices=range(1, 21), metavar="N", help="at most this many seeds of each simulation; 1 to 20")
     parser.add_argument("--minutes", type=minutes, default=math.inf, help="start no run after this time; the same command continues")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/papers"), help="directory of the runs")
     args = parser.parse_args()

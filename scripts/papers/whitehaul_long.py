@@ -5,7 +5,7 @@ import json
 import whitehaul_long_pictures as pictures
 import whitehaul_long_runs as experiments
 import whitehaul_long_tables as tables
-from simulated import Simulator
+from simulator import Simulator
 
 # The page that has the tables, and the file with the data.
 PAGE = "whitehaul"
@@ -35,9 +35,9 @@ def rows():
     return {name: row[0] for name, row in ROWS.items()}
 
 
-def measure(bench, only=None, again=False, kept=None):
+def measure(bench, only=None, kept=None, again=False, seeds=None):
     """The data of all rows, or of one row added to the data kept."""
-    sim = Simulator.beside(bench, again)
+    sim = Simulator.beside(bench, again, seeds or experiments.MOST_SEEDS)
     data = dict(kept or {})
     for name, (_, parts, *_) in ROWS.items():
         if only in (None, name):

@@ -1,12 +1,12 @@
 """Pictures of the WhiteHaul dissertation's figures, from simulated runs."""
 
 import itertools
+import math
 
 import draw
-from metrics import benefit
 from whitehaul_figures import PAIRS, QUALITIES
 from whitehaul_long_runs import ACTIVE, ADVERTISED, BUDGETS, CONTROLS, QUEUES, SCHEDULED, total
-from whitehaul_long_tables import CHANGES, NAMES, benefit_of, scheduler_names, singles
+from whitehaul_long_tables import CHANGES, NAMES, benefit_of, has_bounds, scheduler_names
 
 COLORS = {
     "whitehaul": "#d55e00",
@@ -34,7 +34,7 @@ def of_pairs(data, folder):
     figure, grid = draw.plt.subplots(4, 1, figsize=(8.6, 10), sharey=True)
     for (queue, quality), axes in zip(itertools.product(QUEUES, QUALITIES), grid):
         series = [
-            (NAMES[name], COLORS[name], [benefit_of(data, pair, queue, data["pairs"][queue][pair][quality][name]) for pair in PAIRS])
+            (NAMES[name], COLORS[name], [gain(data, pair, queue, data["pairs"][queue][pair][quality].get(name)) for pair in PAIRS])
             for name in CONTROLS
         ]
         draw.bars(axes, PAIRS, series, -0.65, 1.15, form=None)
@@ -47,12 +47,20 @@ def of_pairs(data, folder):
     overview(data, folder)
 
 
+def gain(data, pair, queue, row):
+    """A benefit, not a number without a run."""
+    return benefit_of(data, pair, queue, row) if row else math.nan
+
+
 def overview(data, folder):
     """Figure 4.7: what each link carried in each run."""
     figure, found = four(8.2)
     for queue, quality, axes in found:
         for name in CONTROLS:
-            places = [place for pair in PAIRS for place in data["pairs"][queue][pair][quality][name]["each"]]
+            found = [data["pairs"][queue][pair][quality].get(name, {"each": []}) for pair in PAIRS]
+            places = [place for row in found for place in row["each"]]
+            if not places:
+                continue
             axes.plot(*zip(*places), "o", color=COLORS[name], markersize=3, alpha=0.7, label=NAMES[name])
         for sum_ in range(50, 600, 50):
             axes.plot([0, sum_], [sum_, 0], color="#e3e3e3", linewidth=0.7, zorder=0)
@@ -71,6 +79,8 @@ def of_windows(data, folder):
     figure, grid = draw.plt.subplots(8, 4, figsize=(8.6, 12), sharex=True, height_ratios=[2, 1.1] * 4)
     for row, (queue, quality) in enumerate(itertools.product(QUEUES, QUALITIES)):
         for column, name in enumerate(shown):
+            if name not in data["windows"].get(queue, {}).get(quality, {}):
+                continue
             flow = data["windows"][queue][quality][name]["2"]
             above, below = grid[2 * row, column], grid[2 * row + 1, column]
             above.plot(flow["time_s"], [float("nan") if at is None else at for at in flow["ssthresh"]], "--", color="#d55e00", linewidth=0.9)
@@ -123,7 +133,8 @@ def of_sweep(data, folder):
     colors = ["#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7"]
     for queue, axes in zip(QUEUES, both):
         for budget, color in zip(BUDGETS, colors):
-            totals = [total(data["sweep"][queue][budget][str(advertised)]) for advertised in ADVERTISED]
+            rows = [data["sweep"].get(queue, {}).get(budget, {}).get(str(advertised)) for advertised in ADVERTISED]
+            totals = [total(row) if row else math.nan for row in rows]
             axes.plot(ADVERTISED, totals, "o-", color=color, markersize=3, linewidth=1, label=f"budget {budget}")
         axes.set_xscale("log", base=2)
         axes.set_xticks(ADVERTISED, [str(count) for count in ADVERTISED])
@@ -144,7 +155,7 @@ def of_changes(data, folder):
     groups = ["WhiteHaul", "no\nthreshold", "HyStart++", "grows", "advertised\nof the path", "budget\nof the path", "Edinburgh,\ndissertation", "Edinburgh,\nours"]
     for queue, axes in zip(QUEUES, both):
         series = [
-            (SAID[quality], color, [benefit(total(data["changes"][queue][quality][name]), singles(data, "80-80", queue)) for name in shown])
+            (SAID[quality], color, [gain(data, "80-80", queue, data["changes"][queue][quality].get(name)) for name in shown])
             for quality, color in (("clean", "#0072b2"), ("interference", "#d55e00"))
         ]
         draw.bars(axes, groups, series, -0.3, 1)
@@ -161,7 +172,7 @@ def of_schedulers(data, folder):
     colors = ["#0072b2", "#e69f00", "#009e73", "#cc79a7"]
     for queue, quality, axes in found:
         series = [
-            (title, color, [benefit_of(data, pair, queue, data["schedulers"][queue][pair][quality]["whitehaul"][name]) for pair in SCHEDULED])
+            (title, color, [gain(data, pair, queue, data["schedulers"].get(queue, {}).get(pair, {}).get(quality, {}).get("whitehaul", {}).get(name)) for pair in SCHEDULED])
             for (name, title), color in zip(names.items(), colors)
         ]
         draw.bars(axes, SCHEDULED, series, -0.65, 1.15)
@@ -176,8 +187,12 @@ def of_bounds(data, folder):
     for queue, quality, axes in found:
         for name in CONTROLS:
             points = [
-                (total(data["simultaneous"][queue][pair][quality][name]), total(data["pairs"][queue][pair][quality][name])) for pair in PAIRS
+                (total(data["simultaneous"][queue][pair][quality][name]), total(data["pairs"][queue][pair][quality][name]))
+                for pair in PAIRS
+                if has_bounds(data, queue, pair, name)
             ]
+            if not points:
+                continue
             axes.plot(*zip(*points), "o", color=COLORS[name], markersize=4, alpha=0.8, label=NAMES[name])
         axes.plot([0, 520], [0, 520], color="#999999", linewidth=0.8, zorder=0)
         axes.set_xlim(0, 520)

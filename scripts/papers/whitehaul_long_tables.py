@@ -17,6 +17,8 @@ NAMES = {
 }
 # The start of a run whose window is still growing, in seconds.
 SETTLED = 30
+# A run that is not in the data.
+OPEN = "–"
 
 
 def singles(data, pair, queue, quality="clean", control="cubic"):
@@ -36,6 +38,20 @@ def table(heads, rows):
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 
 
+def seeds(rows):
+    """A sentence with the number of seeds of these rows."""
+    counts = [len(row["mbit"]) for row in rows]
+    least, most = min(counts), max(counts)
+    return f"\n\nSeeds of each: {least}." if least == most else f"\n\nSeeds of each: {least} to {most}."
+
+
+def every(found):
+    """All rows of figures in nested dictionaries."""
+    if "mbit" in found:
+        return [found]
+    return [row for value in found.values() if isinstance(value, dict) for row in every(value)]
+
+
 def carried(row):
     """Mbit/s of each link, as means."""
     return " + ".join(f"{mean(column):.0f}" for column in zip(*row["each"]))
@@ -46,23 +62,25 @@ def of_pairs(data):
     for queue, pair, quality in itertools.product(QUEUES, PAIRS, QUALITIES):
         found = data["pairs"][queue][pair][quality]
         single = " + ".join(f"{rate:.0f}" for rate in singles(data, pair, queue))
-        cells = [f"{total(found[name]):.0f}, {benefit_of(data, pair, queue, found[name]):.2f}" for name in CONTROLS]
+        cells = [f"{total(found[name]):.0f}, {benefit_of(data, pair, queue, found[name]):.2f}" if name in found else OPEN for name in CONTROLS]
         rows.append([queue, pair, quality, single, *cells])
     pairs = table(["queue", "pair", "channel", "alone, clean", *NAMES.values()], rows)
-    return {"long-pairs": pairs, "long-scatter": scatter(data), "long-against": against(data)}
+    return {"long-pairs": pairs + seeds(every(data["pairs"])), "long-scatter": scatter(data), "long-against": against(data)}
 
 
 def scatter(data):
-    """Standard deviation over the seeds, as a mean over the pairs."""
+    """Standard deviation over the seeds, as a mean over the pairs with at least three."""
     rows = []
     groups = {"WH-2 of 20 MHz": [pair for pair in PAIRS if pair.endswith("-20")]}
     groups["WH-2 of 40, 80 MHz"] = [pair for pair in PAIRS if not pair.endswith("-20")]
     for queue, quality, (title, of) in itertools.product(QUEUES, QUALITIES, groups.items()):
         cells = []
         for name in CONTROLS:
-            each = [[deviation(rates) for rates in zip(*data["pairs"][queue][pair][quality][name]["each"])] for pair in of]
-            cells.append(" / ".join(f"{mean(column):.1f}" for column in zip(*each)))
-        rows.append([queue, quality, title, *cells])
+            found = [data["pairs"][queue][pair][quality].get(name, {"each": []})["each"] for pair in of]
+            each = [[deviation(rates) for rates in zip(*runs)] for runs in found if len(runs) >= 3]
+            cells.append(" / ".join(f"{mean(column):.1f}" for column in zip(*each)) or OPEN)
+        if set(cells) != {OPEN}:
+            rows.append([queue, quality, title, *cells])
     return table(["queue", "channel", "pairs", *NAMES.values()], rows)
 
 
@@ -73,9 +91,9 @@ def against(data):
         cells = []
         for name in list(CONTROLS)[1:]:
             of = [data["pairs"][queue][pair][quality] for pair in PAIRS]
-            parts = [total(row[name]) / total(row["whitehaul"]) for row in of]
+            parts = [total(row[name]) / total(row["whitehaul"]) for row in of if name in row and "whitehaul" in row]
             more, less = sum(part > 1 + SLACK for part in parts), sum(part < 1 - SLACK for part in parts)
-            cells.append(f"{more} / {less} ({min(parts):.2f} to {max(parts):.2f})")
+            cells.append(f"{more} / {less} of {len(parts)} ({min(parts):.2f} to {max(parts):.2f})" if parts else OPEN)
         rows.append([queue, quality, *cells])
     return table(["queue", "channel", *[f"{NAMES[name]}: more / less" for name in list(CONTROLS)[1:]]], rows)
 
@@ -83,7 +101,7 @@ def against(data):
 def of_windows(data):
     rows = []
     for queue, quality in itertools.product(QUEUES, QUALITIES):
-        for control, links in data["windows"][queue][quality].items():
+        for control, links in data["windows"].get(queue, {}).get(quality, {}).items():
             for link, flow in links.items():
                 later = mean(cwnd for time, cwnd in zip(flow["time_s"], flow["cwnd"]) if time >= SETTLED)
                 reached = next(time for time, cwnd in zip(flow["time_s"], flow["cwnd"]) if cwnd >= 0.9 * later)
@@ -98,8 +116,9 @@ def of_windows(data):
 def of_sweep(data):
     rows = []
     for queue, budget in itertools.product(QUEUES, BUDGETS):
-        rows.append([queue, budget, *[f"{total(data['sweep'][queue][budget][str(advertised)]):.0f}" for advertised in ADVERTISED]])
-    return {"long-sweep": table(["queue", "budget", *[f"{advertised} packets" for advertised in ADVERTISED]], rows)}
+        found = data["sweep"].get(queue, {}).get(budget, {})
+        rows.append([queue, budget, *[f"{total(found[str(advertised)]):.0f}" if str(advertised) in found else OPEN for advertised in ADVERTISED]])
+    return {"long-sweep": table(["queue", "budget", *[f"{advertised} packets" for advertised in ADVERTISED]], rows) + seeds(every(data["sweep"]))}
 
 
 CHANGES = {
@@ -121,13 +140,16 @@ def of_changes(data):
     for name, title in CHANGES.items():
         cells = []
         for queue, quality in itertools.product(QUEUES, QUALITIES):
-            row = data["changes"][queue][quality][name]
+            row = data["changes"][queue][quality].get(name)
+            if row is None:
+                cells.append(OPEN)
+                continue
             single = singles(data, "80-80", queue) if "alone" in data else None
             more = f", {benefit(total(row), single):.2f}, {ratio(total(row), single):.2f}" if single else ""
             cells.append(f"{total(row):.0f}{more}")
         rows.append([title, *cells])
     heads = [f"{queue} queue, {quality}" for queue, quality in itertools.product(QUEUES, QUALITIES)]
-    return {"long-changes": table(["80-80", *heads], rows)}
+    return {"long-changes": table(["80-80", *heads], rows) + seeds(every(data["changes"]))}
 
 
 def of_table_4_1(data):
@@ -139,7 +161,7 @@ def of_table_4_1(data):
         for system, title in (("mptcp", "MPTCP"), (MINRTT, "minRTT")):
             x = total(found[system])
             rows.append([queue, quality, title, carried(found[system]), f"{ratio(x, single):.2f}", f"{benefit(x, single):.2f}"])
-    return {"long-table-4-1": table(["queue", "channel", "type", "WH-1 + WH-2", "ratio", "benefit"], rows)}
+    return {"long-table-4-1": table(["queue", "channel", "type", "WH-1 + WH-2", "ratio", "benefit"], rows) + seeds([found["mptcp"] for of in data["table_4_1"].values() for found in of.values()])}
 
 
 def of_on_and_off(data):
@@ -148,7 +170,7 @@ def of_on_and_off(data):
     idle = [at for at in range(10, 180) if not any(begin <= at < end + 5 for begin, end in ACTIVE)]
     rows = []
     for queue in QUEUES:
-        for control, links in data["on_and_off"][queue].items():
+        for control, links in data["on_and_off"].get(queue, {}).items():
             cells = [f"{mean(links[link][at] for at in times):.0f}" for link, times in (("wh1", idle), ("wh1", sends), ("wh2", sends))]
             rows.append([queue, NAMES[control], *cells])
     return {"long-on-and-off": table(["queue", "", "WH-1, WH-2 idle", "WH-1, WH-2 active", "WH-2"], rows)}
@@ -158,13 +180,13 @@ def of_fitted(data, name):
     rows = []
     for queue, quality in itertools.product(QUEUES, QUALITIES):
         found = data[name][queue][quality]
-        for system, title in (("alone", "alone"), ("simultaneous", "simultaneous"), ("mptcp", "MPTCP"), (MINRTT, "minRTT")):
+        for system, title in (("alone", "alone"), ("simultaneous", "simultaneous"), ("mptcp", "MPTCP")):
             row = found[system]
             each = [f"{mean(column):.0f}" for column in zip(*row["each"])]
             whole = sum(mean(column) for column in zip(*row["each"])) if system == "alone" else total(row)
             part = "" if system in ("alone", "simultaneous") else f"{total(row) / total(found['simultaneous']):.2f}"
             rows.append([queue, quality, title, *each, f"{whole:.0f}", part])
-    return {f"long-{name.replace('_', '-')}": table(["queue", "channel", "type", "WH-1", "WH-2", "in all", "over simultaneous"], rows)}
+    return {f"long-{name.replace('_', '-')}": table(["queue", "channel", "type", "WH-1", "WH-2", "in all", "over simultaneous"], rows) + seeds(every(data[name]))}
 
 
 def of_table_5_1(data):
@@ -184,7 +206,7 @@ def of_power(data):
             single = [mean(column) for column in zip(*data["power"][queue]["clean"][level]["alone"]["each"])]
             level_now = link["disturbed"] if quality == "interference" else link["clean"]
             rows.append([queue, quality, f"{level}, {dbm} dBm", f"{level_now:.0f} dB", link["scheme"], carried(row[MINRTT]), f"{benefit(total(row[MINRTT]), single):.2f}"])
-    return {"long-power": table(["queue", "channel", "power", "SINR of WH-2", "MCS", "WH-1 + WH-2", "benefit"], rows)}
+    return {"long-power": table(["queue", "channel", "power", "SINR of WH-2", "MCS", "WH-1 + WH-2", "benefit"], rows) + seeds(every(data["power"]))}
 
 
 def of_files(data):
@@ -202,13 +224,18 @@ def scheduler_names():
 def of_schedulers(data):
     rows = []
     for queue, pair, quality in itertools.product(QUEUES, SCHEDULED, QUALITIES):
-        for control in CONTROLS:
-            found = data["schedulers"][queue][pair][quality][control]
+        for control, found in data["schedulers"].get(queue, {}).get(pair, {}).get(quality, {}).items():
             totals = [total(found[name]) for name in scheduler_names()]
             fbdt = f"{total(found['sumlink:fbdt']):.0f}" if "sumlink:fbdt" in found else ""
-            rows.append([queue, pair, quality, NAMES[control], *[f"{value:.0f}" for value in totals], f"{max(totals) / min(totals):.2f}", f"{total(found['mptcp']):.0f}", fbdt])
+            rows.append([queue, pair, quality, NAMES[control], *[f"{value:.0f}" for value in totals], f"{max(totals) / min(totals):.2f}", f"{total(found['mptcp']):.0f}" if "mptcp" in found else OPEN, fbdt])
     heads = ["queue", "pair", "channel", "", "minRTT", "BLEST", "ECF", "QAware", "most over least", "MPTCP of Linux", "sumlink:fbdt"]
-    return {"long-schedulers": table(heads, rows)}
+    return {"long-schedulers": table(heads, rows) + seeds(every(data["schedulers"]))}
+
+
+def has_bounds(data, queue, pair, control):
+    """Whether the data has what the bounds compare."""
+    rows = [data[kind].get(queue, {}).get(pair, {}).get(quality, {}) for kind in ("pairs", "simultaneous") for quality in QUALITIES]
+    return control in data["alone"][queue]["clean"] and all(control in row for row in rows)
 
 
 def of_bounds(data):
@@ -216,7 +243,10 @@ def of_bounds(data):
     rows = []
     for queue, control in itertools.product(QUEUES, CONTROLS):
         held, above, parts = [0, 0, 0], [], []
-        for pair in PAIRS:
+        complete = [pair for pair in PAIRS if has_bounds(data, queue, pair, control)]
+        if not complete:
+            continue
+        for pair in complete:
             of = {quality: total(data["pairs"][queue][pair][quality][control]) for quality in QUALITIES}
             at_once = {quality: total(data["simultaneous"][queue][pair][quality][control]) for quality in QUALITIES}
             single = {quality: sum(singles(data, pair, queue, quality, control)) for quality in QUALITIES}
@@ -231,10 +261,10 @@ def of_bounds(data):
                     held[number] += 1
                 else:
                     above.append(f"{pair} (5.{number + 1}: {100 * (part - 1):.0f} %)")
-        cells = [f"{count} of {len(PAIRS)}" for count in held]
+        cells = [f"{count} of {len(complete)}" for count in held]
         rows.append([queue, NAMES[control], *cells, f"{statistics.median(parts):.2f} ({min(parts):.2f} to {max(parts):.2f})", ", ".join(above) or "none"])
     heads = ["queue", "control", "5.1 holds", "5.2", "5.3", "minRTT over simultaneous, interference: median", "above a bound by over 2 %"]
-    return {"long-bounds": table(heads, rows)}
+    return {"long-bounds": table(heads, rows) + seeds(every(data["simultaneous"]))}
 
 
 def of_fbdt(data):
@@ -242,7 +272,10 @@ def of_fbdt(data):
     for queue, quality in itertools.product(QUEUES, QUALITIES):
         cells = []
         for pair in PAIRS:
+            if pair not in data["fbdt"].get(queue, {}) or quality not in data["fbdt"][queue][pair]:
+                cells.append(OPEN)
+                continue
             own, other = total(data["fbdt"][queue][pair][quality]), total(data["pairs"][queue][pair][quality]["cubic"])
             cells.append(f"{own:.0f} / {other:.0f}")
         rows.append([queue, quality, *cells])
-    return {"long-fbdt": table(["queue", "channel", *PAIRS], rows)}
+    return {"long-fbdt": table(["queue", "channel", *PAIRS], rows) + seeds(every(data["fbdt"]))}

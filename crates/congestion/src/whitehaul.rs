@@ -12,7 +12,7 @@
 //!   advertised window at the end of each round in which they are above it, in state Open only.
 //!   `rtt_above` is cleared only below that window: the clamp stays until a loss or a timeout ends
 //!   it.
-//! - A loss leaves 58 of 64 packets (lines 476 to 482). Section 4.4 says that a loss always reduces
+//! - A loss leaves 58 of 64 packets (lines 486 to 489). Section 4.4 says that a loss always reduces
 //!   the window to 100; in the listing only the clamp does, which needs a delay.
 //! - Each of three subflows has an advertised window of its own, all of them 100. The listing knows
 //!   a subflow by its subnet; here it is the order in which subflows join their bond.
@@ -217,7 +217,7 @@ impl Whitehaul {
     }
 
     fn after_loss(&self) -> f64 {
-        // lines 476 to 482
+        // lines 486 to 489
         self.cwnd() - (self.cwnd() * self.parameters.beta).floor()
     }
 }
@@ -225,7 +225,7 @@ impl Whitehaul {
 impl WhitehaulParameters {
     /// The advertised window of the subflow in that place, in packets.
     fn advertised_at(&self, place: usize) -> f64 {
-        // lines 424 to 436
+        // lines 426 to 453
         let own = match place {
             1 => self.advertised_2,
             2 => self.advertised_3,

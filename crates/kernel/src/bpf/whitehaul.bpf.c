@@ -61,7 +61,7 @@ static __always_inline __u64 advertised(struct tcp_sock *tp)
 	struct window *window = state(tp);
 	__u64 own = 0;
 
-	/* lines 424 to 436 */
+	/* lines 426 to 453 */
 	if (window->bond && window->place == 1)
 		own = settings.advertised_2;
 	else if (window->bond && window->place == 2)
@@ -162,7 +162,7 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 {
 	__u64 less = real_fixed(real_multiply(window_real(tp), settings.beta), 0) << FRACTION_BITS;
 
-	/* lines 476 to 482 */
+	/* lines 486 to 489 */
 	return window_fixed(tp) - less;
 }
 

@@ -51,3 +51,36 @@ pub(super) fn read(
         until: until?.value,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::scenario::Scenario;
+
+    fn message(block: &str) -> String {
+        let text = format!(
+            "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"6mbit\"\n[[spell]]\n{block}"
+        );
+        let found = Scenario::parse(Path::new("s.toml"), &text);
+        found.map_or_else(
+            |error| error.to_string(),
+            |found| format!("{:?}", found.spells),
+        )
+    }
+
+    #[test]
+    fn a_spell_names_a_link_and_ends_after_it_begins() {
+        let good = message("link = \"wifi\"\nfrom = \"2s\"\nuntil = \"4s\"\n");
+        assert_eq!(good, "[Spell { link: \"wifi\", from: 2s, until: 4s }]");
+        let early = message("link = \"wifi\"\nfrom = \"4s\"\nuntil = \"4s\"\n");
+        assert!(
+            early.contains("a spell must end after it begins"),
+            "{early}"
+        );
+        let unknown = message("link = \"lte\"\nfrom = \"2s\"\nuntil = \"4s\"\n");
+        assert!(unknown.contains("there is no link 'lte'"), "{unknown}");
+        let open = message("link = \"wifi\"\nfrom = \"2s\"\n");
+        assert!(open.contains("until"), "{open}");
+    }
+}

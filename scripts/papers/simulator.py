@@ -24,12 +24,14 @@ class Simulator:
     deadline: float
     # Repeat completed runs once, too.
     again: bool = False
+    # Most seeds of a run.
+    most: int = 1000
     repeated: set = dataclasses.field(default_factory=set)
 
     @classmethod
-    def beside(cls, bench, again=False):
+    def beside(cls, bench, again=False, most=1000):
         """With the program and the folders of the laboratory's bench."""
-        return cls(bench.program, bench.scenarios, bench.out / "simulated", bench.deadline, again)
+        return cls(bench.program, bench.scenarios, bench.out / "simulated", bench.deadline, again, most)
 
     def run(self, name, systems, label, changes, seeds):
         """The outcomes of systems under a variant of a scenario: for each system a list with one
@@ -38,6 +40,7 @@ class Simulator:
         `label` names the variant. `changes` are values of the scenario's own keys, or under `queue`
         that of all links; under `text` a function of the whole text.
         """
+        seeds = min(seeds, self.most)
         file, digest = self._variant(name, label, changes)
         missing = [system for system in systems if not all(self._is_done(file.stem, system, seed, digest) for seed in range(1, seeds + 1))]
         if missing:
