@@ -6,7 +6,7 @@ import math
 import draw
 from whitehaul_figures import PAIRS, QUALITIES
 from whitehaul_long_runs import ACTIVE, ADVERTISED, BUDGETS, CONTROLS, QUEUES, SCHEDULED, total
-from whitehaul_long_tables import CHANGES, NAMES, benefit_of, has_bounds, scheduler_names
+from whitehaul_long_tables import CHANGES, NAMES, benefit_of, has_bounds, runs_of, scheduler_names
 
 COLORS = {
     "whitehaul": "#d55e00",
@@ -34,7 +34,7 @@ def of_pairs(data, folder):
     figure, grid = draw.plt.subplots(4, 1, figsize=(8.6, 10), sharey=True)
     for (queue, quality), axes in zip(itertools.product(QUEUES, QUALITIES), grid):
         series = [
-            (NAMES[name], COLORS[name], [gain(data, pair, queue, data["pairs"][queue][pair][quality].get(name)) for pair in PAIRS])
+            (NAMES[name], COLORS[name], [gain(data, pair, queue, data["pairs"][queue].get(pair, {}).get(quality, {}).get(name)) for pair in PAIRS])
             for name in CONTROLS
         ]
         draw.bars(axes, PAIRS, series, -0.65, 1.15, form=None)
@@ -57,8 +57,7 @@ def overview(data, folder):
     figure, found = four(8.2)
     for queue, quality, axes in found:
         for name in CONTROLS:
-            found = [data["pairs"][queue][pair][quality].get(name, {"each": []}) for pair in PAIRS]
-            places = [place for row in found for place in row["each"]]
+            places = [place for pair in PAIRS for place in runs_of(data, queue, pair, quality, name)]
             if not places:
                 continue
             axes.plot(*zip(*places), "o", color=COLORS[name], markersize=3, alpha=0.7, label=NAMES[name])
@@ -76,8 +75,9 @@ def overview(data, folder):
 def of_windows(data, folder):
     """Figures 4.9 and 4.10: WH-2's window, threshold and round-trip time."""
     shown = ["cubic", "whitehaul", "edinburgh-thesis", "edinburgh"]
-    figure, grid = draw.plt.subplots(8, 4, figsize=(8.6, 12), sharex=True, height_ratios=[2, 1.1] * 4)
-    for row, (queue, quality) in enumerate(itertools.product(QUEUES, QUALITIES)):
+    found = [(queue, quality) for queue, of in data["windows"].items() for quality in of]
+    figure, grid = draw.plt.subplots(2 * len(found), 4, figsize=(8.6, 3 * len(found)), sharex=True, height_ratios=[2, 1.1] * len(found))
+    for row, (queue, quality) in enumerate(found):
         for column, name in enumerate(shown):
             if name not in data["windows"].get(queue, {}).get(quality, {}):
                 continue
@@ -114,7 +114,7 @@ def of_on_and_off(data, folder):
     figure, both = draw.plt.subplots(1, 2, figsize=(8.6, 3), sharey=True)
     for queue, axes in zip(QUEUES, both):
         for link, color, name in (("wh1", "#0072b2", "WH-1"), ("wh2", "#d55e00", "WH-2")):
-            rates = data["on_and_off"][queue]["whitehaul"][link]
+            rates = data["on_and_off"].get(queue, {}).get("whitehaul", {}).get(link, [])
             axes.plot(range(len(rates)), rates, color=color, linewidth=1, label=name)
         for begin, end in ACTIVE:
             axes.axvspan(begin, end, color="#f3e6d8", zorder=0)

@@ -17,6 +17,8 @@ NAMES = {
 }
 # The start of a run whose window is still growing, in seconds.
 SETTLED = 30
+# Packets that nearly fill either link of 80 MHz: 395 and 442 do.
+FULL = 380
 # A run that is not in the data.
 OPEN = "–"
 
@@ -41,6 +43,8 @@ def table(heads, rows):
 def seeds(rows):
     """A sentence with the number of seeds of these rows."""
     counts = [len(row["mbit"]) for row in rows]
+    if not counts:
+        return ""
     least, most = min(counts), max(counts)
     return f"\n\nSeeds of each: {least}." if least == most else f"\n\nSeeds of each: {least} to {most}."
 
@@ -60,12 +64,17 @@ def carried(row):
 def of_pairs(data):
     rows = []
     for queue, pair, quality in itertools.product(QUEUES, PAIRS, QUALITIES):
-        found = data["pairs"][queue][pair][quality]
+        found = data["pairs"][queue].get(pair, {}).get(quality, {})
         single = " + ".join(f"{rate:.0f}" for rate in singles(data, pair, queue))
         cells = [f"{total(found[name]):.0f}, {benefit_of(data, pair, queue, found[name]):.2f}" if name in found else OPEN for name in CONTROLS]
         rows.append([queue, pair, quality, single, *cells])
     pairs = table(["queue", "pair", "channel", "alone, clean", *NAMES.values()], rows)
     return {"long-pairs": pairs + seeds(every(data["pairs"])), "long-scatter": scatter(data), "long-against": against(data)}
+
+
+def runs_of(data, queue, pair, quality, name):
+    """Mbit/s of each link in each run, empty without one."""
+    return data["pairs"][queue].get(pair, {}).get(quality, {}).get(name, {"each": []})["each"]
 
 
 def scatter(data):
@@ -76,12 +85,12 @@ def scatter(data):
     for queue, quality, (title, of) in itertools.product(QUEUES, QUALITIES, groups.items()):
         cells = []
         for name in CONTROLS:
-            found = [data["pairs"][queue][pair][quality].get(name, {"each": []})["each"] for pair in of]
+            found = [runs_of(data, queue, pair, quality, name) for pair in of]
             each = [[deviation(rates) for rates in zip(*runs)] for runs in found if len(runs) >= 3]
             cells.append(" / ".join(f"{mean(column):.1f}" for column in zip(*each)) or OPEN)
         if set(cells) != {OPEN}:
             rows.append([queue, quality, title, *cells])
-    return table(["queue", "channel", "pairs", *NAMES.values()], rows)
+    return table(["queue", "channel", "pairs", *NAMES.values()], rows) if rows else "Not measured yet: it needs three seeds."
 
 
 def against(data):
@@ -90,7 +99,7 @@ def against(data):
     for queue, quality in itertools.product(QUEUES, QUALITIES):
         cells = []
         for name in list(CONTROLS)[1:]:
-            of = [data["pairs"][queue][pair][quality] for pair in PAIRS]
+            of = [data["pairs"][queue].get(pair, {}).get(quality, {}) for pair in PAIRS]
             parts = [total(row[name]) / total(row["whitehaul"]) for row in of if name in row and "whitehaul" in row]
             more, less = sum(part > 1 + SLACK for part in parts), sum(part < 1 - SLACK for part in parts)
             cells.append(f"{more} / {less} of {len(parts)} ({min(parts):.2f} to {max(parts):.2f})" if parts else OPEN)
@@ -104,12 +113,12 @@ def of_windows(data):
         for control, links in data["windows"].get(queue, {}).get(quality, {}).items():
             for link, flow in links.items():
                 later = mean(cwnd for time, cwnd in zip(flow["time_s"], flow["cwnd"]) if time >= SETTLED)
-                reached = next(time for time, cwnd in zip(flow["time_s"], flow["cwnd"]) if cwnd >= 0.9 * later)
+                reached = next((f"{time:.1f} s" for time, cwnd in zip(flow["time_s"], flow["cwnd"]) if cwnd >= FULL), "never")
                 clamped = [99 <= cwnd <= 101 and ssthresh == 100 for cwnd, ssthresh in zip(flow["cwnd"], flow["ssthresh"])]
                 first = flow["time_s"][clamped.index(True)] if any(clamped) else None
                 at = f"from {first:.1f} s, {100 * mean(clamped):.0f} % of the time" if first is not None else "never"
-                rows.append([queue, quality, f"{NAMES[control]}, WH-{link}", f"{reached:.1f} s", f"{later:.0f}", f"{max(flow['peak_ms']):.0f} ms", at])
-    heads = ["queue", "channel", "", f"window: 90 % of its mean after {SETTLED} s, first at", "that mean", "largest srtt", "at 100 packets"]
+                rows.append([queue, quality, f"{NAMES[control]}, WH-{link}", reached, f"{later:.0f}", f"{max(flow['peak_ms']):.0f} ms", at])
+    heads = ["queue", "channel", "", f"{FULL} packets first at", f"mean after {SETTLED} s", "largest srtt", "at 100 packets"]
     return {"long-windows": table(heads, rows)}
 
 
@@ -179,8 +188,10 @@ def of_on_and_off(data):
 def of_fitted(data, name):
     rows = []
     for queue, quality in itertools.product(QUEUES, QUALITIES):
-        found = data[name][queue][quality]
+        found = data[name].get(queue, {}).get(quality, {})
         for system, title in (("alone", "alone"), ("simultaneous", "simultaneous"), ("mptcp", "MPTCP")):
+            if system not in found:
+                continue
             row = found[system]
             each = [f"{mean(column):.0f}" for column in zip(*row["each"])]
             whole = sum(mean(column) for column in zip(*row["each"])) if system == "alone" else total(row)
@@ -201,7 +212,9 @@ def of_power(data):
     rows = []
     for queue, quality in itertools.product(QUEUES, QUALITIES):
         for level, dbm in POWERS.items():
-            row = data["power"][queue][quality][level]
+            row = data["power"].get(queue, {}).get(quality, {}).get(level, {})
+            if not {"alone", MINRTT} <= row.keys() or "alone" not in data["power"][queue].get("clean", {}).get(level, {}):
+                continue
             link = row["radio"]
             single = [mean(column) for column in zip(*data["power"][queue]["clean"][level]["alone"]["each"])]
             level_now = link["disturbed"] if quality == "interference" else link["clean"]
@@ -212,9 +225,11 @@ def of_power(data):
 def of_files(data):
     rows = []
     for queue, quality in itertools.product(QUEUES, QUALITIES):
-        each = data["files"][queue][quality]
-        rows.append([queue, quality, *[f"{mean(each[name]):.2f} ± {deviation(each[name]):.2f}" for name in CONTROLS]])
-    return {"long-files": table(["queue", "channel", *NAMES.values()], rows)}
+        each = data["files"].get(queue, {}).get(quality, {})
+        cells = [f"{mean(each[name]):.2f}" + (f" ± {deviation(each[name]):.2f}" if len(each[name]) > 1 else "") if name in each else OPEN for name in CONTROLS]
+        rows.append([queue, quality, *cells])
+    counts = [len(times) for of in data["files"].values() for found in of.values() for times in found.values()]
+    return {"long-files": table(["queue", "channel", *NAMES.values()], rows) + f"\n\nSeeds of each: {min(counts)} to {max(counts)}."}
 
 
 def scheduler_names():
@@ -225,6 +240,8 @@ def of_schedulers(data):
     rows = []
     for queue, pair, quality in itertools.product(QUEUES, SCHEDULED, QUALITIES):
         for control, found in data["schedulers"].get(queue, {}).get(pair, {}).get(quality, {}).items():
+            if not set(scheduler_names()) <= found.keys():
+                continue
             totals = [total(found[name]) for name in scheduler_names()]
             fbdt = f"{total(found['sumlink:fbdt']):.0f}" if "sumlink:fbdt" in found else ""
             rows.append([queue, pair, quality, NAMES[control], *[f"{value:.0f}" for value in totals], f"{max(totals) / min(totals):.2f}", f"{total(found['mptcp']):.0f}" if "mptcp" in found else OPEN, fbdt])

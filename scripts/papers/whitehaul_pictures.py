@@ -7,7 +7,8 @@ from whitehaul_figures import CONTROLS, QUALITIES, WINDOWS
 
 def draw_all(data, folder):
     spike_picture(data, folder)
-    files_picture(data, folder)
+    if "files" in data:
+        files_picture(data, folder)
 
 
 def draw_window(windows, delays, flow, end):

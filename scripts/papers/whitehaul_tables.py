@@ -8,13 +8,9 @@ from whitehaul_figures import CONTROLS, LABORATORY, QUALITIES, WINDOWS
 
 
 def all_tables(data):
-    """The tables by the names of their marks in the page."""
-    return {
-        "pairs": pairs_table(data),
-        "spike": spike_table(data),
-        "files": files_table(data),
-        "table-5-2": table_5_2(data),
-    }
+    """The tables of what is in the data, by the names of their marks in the page."""
+    tables = {"pairs": pairs_table, "spike": spike_table, "files": files_table, "table_5_2": table_5_2}
+    return {name.replace("_", "-"): make(data) for name, make in tables.items() if name in data}
 
 
 def pairs_table(data):

@@ -64,7 +64,7 @@ mod tests {
         );
         let found = Scenario::parse(Path::new("s.toml"), &text);
         found.map_or_else(
-            |error| error.to_string(),
+            |problems| problems.iter().map(ToString::to_string).collect(),
             |found| format!("{:?}", found.spells),
         )
     }
