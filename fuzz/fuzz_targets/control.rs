@@ -10,13 +10,8 @@ use request::{MAX_REQUEST, Request};
 mod request;
 
 #[allow(dead_code, reason = "the target only reads and writes requests")]
-#[path = "../../crates/cli/src/clients/request.rs"]
+#[path = "../../crates/cli/src/control/clients_request.rs"]
 mod clients_request;
-
-/// The place where the first module looks for the second.
-mod clients {
-    pub use super::clients_request::ClientsRequest;
-}
 
 fuzz_target!(|bytes: &[u8]| {
     decode(bytes);
