@@ -351,6 +351,7 @@ lint-clippy:
 
 lint-doc:
 	python3 scripts/doc_links.py
+	python3 scripts/circles.py
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --locked
 
 # The crates of the core use no sockets, clocks or threads; a target without them proves it.
