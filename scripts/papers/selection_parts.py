@@ -8,7 +8,7 @@ import sys
 
 from metrics import mean
 from runs import mbit
-from simulated import Simulator
+from simulator import Simulator
 
 SEEDS = 5
 # Above this share of the machine, other programs falsify a run in the laboratory.

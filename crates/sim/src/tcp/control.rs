@@ -8,8 +8,7 @@
 //! the window does not recover.
 
 use sumlink_congestion::{
-    Ack, BuildError, CongestionControl, Delivery, Idle, Loss, Settings, Timeout, build,
-    build_named,
+    Ack, BuildError, CongestionControl, Delivery, Idle, Loss, Settings, Timeout, build, build_named,
 };
 
 use super::BBR;
