@@ -15,6 +15,10 @@ use crate::seq::Position;
 use crate::visible::{Parameters, Visible};
 use crate::{Config, Instant};
 
+/// An acknowledgment of this many bytes more than was sent before a repetition may still echo a
+/// packet from before it: the one that closes the last hole.
+const LATE_ECHOES: u64 = 1 << 20;
+
 /// A flow and its state in the node.
 #[derive(Debug)]
 pub(super) struct Tracked {
@@ -32,7 +36,8 @@ pub(super) struct Tracked {
     pub(super) signal: Option<Position>,
     /// The user's window when it began to wait for that packet.
     pub(super) window_at_signal: Option<u16>,
-    /// Data in this range was sent before the far end repeated that packet with this timestamp.
+    /// An acknowledgment in this range that echoes an older timestamp than this one is about data
+    /// from before the far end repeated that packet with it.
     pub(super) echoed_as: Option<(Range<Position>, u32)>,
     /// An acknowledgment that is passed on in parts.
     pub(super) release: Option<Box<Release>>,
@@ -102,7 +107,8 @@ impl Tracked {
         if let (Some(signal), Some(theirs)) = (self.signal, theirs)
             && range.contains(&signal)
         {
-            self.echoed_as = Some((signal + 1..self.flow.highest() + 1, theirs));
+            let end = self.flow.highest() + LATE_ECHOES;
+            self.echoed_as = Some((signal + 1..end, theirs));
         }
     }
 
