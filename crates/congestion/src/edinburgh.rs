@@ -21,7 +21,6 @@ use crate::Instant;
 use crate::algorithm::{Algorithm, Info, has_window};
 use crate::control::CongestionControl;
 use crate::event::{Ack, Loss, Timeout};
-use crate::flow::Phase;
 use crate::parameter::{BuildError, Parameters, parameters};
 use crate::rounds::{Delays, Round};
 use crate::siblings::Siblings;

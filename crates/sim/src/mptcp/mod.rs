@@ -264,7 +264,7 @@ impl Mptcp {
 
     /// Checks for data that has been unacknowledged for too long, and lets the selector decide.
     pub(crate) fn on_alarm(&mut self, net: &mut Net) {
-        let checks = self.alarms % self.alarms_for_each_check() == 0;
+        let checks = self.alarms.is_multiple_of(self.alarms_for_each_check());
         self.alarms += 1;
         for number in 0..self.channels.len() {
             if checks {
