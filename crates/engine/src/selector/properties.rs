@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::fixture::{Fixture, World};
 use super::global::{Global, MIN};
-use super::{Decision, NAMES, Selection};
+use super::{Decision, NAMES, Selection, Selector};
 
 /// The paths for a period: (Mbit/s, round-trip milliseconds), whether each delivers, and the
 /// duration.
