@@ -22,13 +22,14 @@ import time
 
 import cs218
 import fairness
+import fbdt
 import runs
 import selection
 import whitehaul
 import whitehaul_long
 
 # By the name of their data: a part without a name of its own has that of its page.
-PARTS = {getattr(part, "NAME", part.PAGE): part for part in (cs218, fairness, selection, whitehaul, whitehaul_long)}
+PARTS = {getattr(part, "NAME", part.PAGE): part for part in (cs218, fairness, fbdt, selection, whitehaul, whitehaul_long)}
 
 UNFINISHED = 3
 

@@ -92,7 +92,7 @@ def throughput_picture(data, folder):
         axes.margins(y=0.15)
     left.set_ylabel("Mbit/s")
     left.set_title("measured again", loc="left")
-    right.set_title("what the report could not get to run", loc="left")
+    right.set_title("topologies without figures in the report", loc="left")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncols=4, bbox_to_anchor=(0.5, 1.06))
     figure.tight_layout()

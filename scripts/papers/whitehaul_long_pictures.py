@@ -37,7 +37,7 @@ def of_pairs(data, folder):
             (NAMES[name], COLORS[name], [gain(data, pair, queue, data["pairs"][queue].get(pair, {}).get(quality, {}).get(name)) for pair in PAIRS])
             for name in CONTROLS
         ]
-        draw.bars(axes, PAIRS, series, -0.65, 1.15, form=None)
+        draw.bars(axes, PAIRS, series, form=None)
         axes.set_title(f"{queue} queue, {SAID[quality]} (simulated)", loc="left", fontsize=9)
         axes.set_ylabel("benefit")
     grid[0].legend(loc="upper right", ncols=3, bbox_to_anchor=(1, 1.5), fontsize=8)
@@ -175,7 +175,7 @@ def of_schedulers(data, folder):
             (title, color, [gain(data, pair, queue, data["schedulers"].get(queue, {}).get(pair, {}).get(quality, {}).get("whitehaul", {}).get(name)) for pair in SCHEDULED])
             for (name, title), color in zip(names.items(), colors)
         ]
-        draw.bars(axes, SCHEDULED, series, -0.65, 1.15)
+        draw.bars(axes, SCHEDULED, series)
     found[0][2].legend(loc="lower right", fontsize=8, ncols=2)
     figure.tight_layout()
     draw.save(figure, folder / "whitehaul-long-schedulers.svg")

@@ -236,6 +236,19 @@ fn sessions_go_on_without_the_database_and_new_clients_wait() {
         let used: u64 = scene.database.sql("sumlink", sum).parse().unwrap();
         (used > 1_000_000).then_some(())
     });
+    // The other server reads the store again after its outage.
+    until("the other server knows the new client", || {
+        let shown = [
+            "clients",
+            "show",
+            "waiting",
+            "--json",
+            "--control",
+            "b.sock",
+        ];
+        let ran = scene.bench.run(&shown);
+        (ran.code == 0).then_some(())
+    });
     assert_eq!(
         scene.asked("b", &["clients", "show", "waiting"])["state"],
         "good"

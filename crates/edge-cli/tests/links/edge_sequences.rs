@@ -327,7 +327,8 @@ fn one_of_two_contents_arrives(fragments: bool) {
         }
         if mode == "lwip+visible" {
             assert!(count(&status, "/core/boosted") > 0, "{status}");
-            assert!(count(&status, "/core/repaired") > 0, "{status}");
+            // Late packets are held, not repaired: nothing is lost here.
+            assert!(count(&status, "/core/held") > 0, "{status}");
         }
         let expected = edge.offer(1_000_000);
         assert!(edge.curl().wait().unwrap().success(), "{mode}");

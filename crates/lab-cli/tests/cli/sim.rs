@@ -159,7 +159,7 @@ fn a_trace_shows_which_path_carried_which_bytes() {
 fn a_system_without_a_trace_leaves_no_empty_file() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
-    let ran = bench.run(&one_seed("alone,mptcp", "--trace", "traces"));
+    let ran = bench.run(&one_seed("alone,simultaneous", "--trace", "traces"));
     assert_eq!(ran.code, 0, "{}", ran.err);
     let left = std::fs::read_dir(bench.path("traces")).unwrap().count();
     assert_eq!(left, 0);
