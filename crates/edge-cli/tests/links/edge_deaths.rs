@@ -100,15 +100,16 @@ fn a_node_is_killed(modes: &[&str]) {
     }
 }
 
+/// Longer than any packet is on its way.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// With `boost = "many"` this is not promised (docs/edge.md, "Owed data").
+///
 /// The data stays owed: one link loses everything without being considered dead, and repairs wait
 /// for longer than the node lives.
 #[test]
 fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
-    for (boost, most, next) in [
-        ("on", 1, "lwip+visible"),
-        ("on", 1, "lwa"),
-        ("many", 5, "lwip+visible"),
-    ] {
+    for (boost, most, next) in [("on", 1, "lwip+visible"), ("on", 1, "lwa")] {
         let lines = format!(
             "mode = \"lwip+visible\"\nboost = \"{boost}\"\nsteering = \"roundrobin\"\n\
              dead_after = \"60s\"\nvisible.min_repair = \"60s\"\n\
@@ -124,22 +125,33 @@ fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
         let curl = edge.bench.spawn(Side::Client, &words);
         edge.until_copied(500_000);
         edge.bench.set("b", "loss=100%");
-        // Packets overtake each other here, so packets under way may still repay the owed data that
-        // is seen now. Two checks are further apart than the delay of the slow link.
-        let mut before = (0, u64::MAX);
-        let owed = until("something is owed and nothing on its way", || {
-            let status = edge.status("node");
-            let come = count(&edge.status("user"), "/links/1/received_packets");
-            let gone = count(&status, "/links/1/sent_packets");
-            if come != before.1 {
-                before = (gone, come);
+        let owed = loop {
+            until("something is owed", || {
+                let status = edge.status("node");
+                (count(&status, "/flows/0/owed_bytes") > 0).then_some(())
+            });
+            // Packets overtake each other here, so packets under way may still repay it, and the
+            // other link could. Acknowledgments still arrive.
+            edge.bench.set("a", "down.loss=100%");
+            let mut last = (u64::MAX, Instant::now());
+            until("nothing is on its way", || {
+                let status = edge.status("user");
+                let links = ["/links/0/received_packets", "/links/1/received_packets"];
+                let come = links.map(|link| count(&status, link)).iter().sum();
+                if come != last.0 {
+                    last = (come, Instant::now());
+                }
+                (last.1.elapsed() > QUIET).then_some(())
+            });
+            match count(&edge.status("node"), "/flows/0/owed_bytes") {
+                0 => edge.bench.set("a", "down.loss=0%"),
+                owed => break owed,
             }
-            let owed = count(&status, "/flows/0/owed_bytes");
-            (owed > 0 && gone >= before.0 + 10).then_some(owed)
-        });
+        };
         edge.node.signal("KILL");
         edge.node.wait();
         assert!(owed <= most * 1460, "{owed}");
+        edge.bench.set("a", "down.loss=0%");
         edge.bench.set("b", "loss=0%");
         let lines = format!("mode = \"{next}\"");
         edge.bench.write("node.toml", file(Side::Server, &lines));
