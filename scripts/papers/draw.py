@@ -142,10 +142,12 @@ def bars(axes, groups, series, low=None, high=None, form="{:.2f}"):
     """Grouped bars: `series` has a label, a color and one value per group."""
     width = 0.8 / len(series)
     for number, (label, color, values) in enumerate(series):
-        places = [index - 0.4 + width * (number + 0.5) for index in range(len(groups))]
-        drawn = axes.bar(places, values, width * 0.92, color=color, label=label)
+        # A value that is not a number has no bar.
+        shown = [(index - 0.4 + width * (number + 0.5), value) for index, value in enumerate(values) if not math.isnan(value)]
+        places, heights = [place for place, _ in shown], [value for _, value in shown]
+        drawn = axes.bar(places, heights, width * 0.92, color=color, label=label)
         if form:
-            axes.bar_label(drawn, labels=[form.format(value) for value in values], fontsize=6.5, padding=1)
+            axes.bar_label(drawn, labels=[form.format(value) for value in heights], fontsize=6.5, padding=1)
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(axis="x", visible=False)
     axes.axhline(0, color="#333333", linewidth=0.8)

@@ -170,13 +170,19 @@ def of_schedulers(data, folder):
     figure, found = four(5.2, sharey=True)
     names = dict(zip(scheduler_names(), ("minRTT", "BLEST", "ECF", "QAware")))
     colors = ["#0072b2", "#e69f00", "#009e73", "#cc79a7"]
+    last = found[0][2]
     for queue, quality, axes in found:
         series = [
             (title, color, [gain(data, pair, queue, data["schedulers"].get(queue, {}).get(pair, {}).get(quality, {}).get("whitehaul", {}).get(name)) for pair in SCHEDULED])
             for (name, title), color in zip(names.items(), colors)
         ]
+        if all(math.isnan(value) for _, _, values in series for value in values):
+            axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, fontsize=8)
+            axes.set_xticks([])
+            continue
         draw.bars(axes, SCHEDULED, series)
-    found[0][2].legend(loc="lower right", fontsize=8, ncols=2)
+        last = axes
+    last.legend(loc="lower right", fontsize=8, ncols=2)
     figure.tight_layout()
     draw.save(figure, folder / "whitehaul-long-schedulers.svg")
 
