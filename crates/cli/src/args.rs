@@ -77,7 +77,8 @@ pub struct ClientArgs {
     /// Read this configuration file; flags override it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Connect to this server; a host alone means port 443.
+    /// Connect to this server; a host alone means port 443. A name that begins with an underscore,
+    /// such as _sumlink._tcp.example.org, has its servers in the DNS (SRV records).
     #[arg(long, value_name = "HOST:PORT")]
     pub server: Option<String>,
     /// Require this public key of the server, as `sumlink keygen` printed it there.

@@ -11,6 +11,7 @@ use sumlink_proxy::{
     UdpForwarder,
 };
 use sumlink_transport::config::ClientConfig;
+use sumlink_transport::links::is_service;
 use sumlink_transport::{Client, LinkReport};
 use tokio::sync::{broadcast, watch};
 
@@ -80,8 +81,9 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
 
 /// Logs the first session and emits its event.
 pub(crate) fn report_connected(server: &str, config: &ClientConfig, events: &Events) {
-    let mut servers = config.servers();
-    let key = servers.find(|(name, _)| *name == server);
+    let find = |is_it: &dyn Fn(&str) -> bool| config.servers().find(|(name, _)| is_it(name));
+    // A server that the DNS lists has the key of the entry.
+    let key = find(&|name| name == server).or_else(|| find(&is_service));
     let server_key = key.map_or(config.server_key, |(_, key)| key);
     tracing::info!(%server, %server_key, "connected");
     events.emit(&json!({

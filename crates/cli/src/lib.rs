@@ -42,6 +42,7 @@ mod links;
 mod log_format;
 mod log_limit;
 mod logging;
+mod lookup;
 mod monitor;
 mod moved;
 mod opener;

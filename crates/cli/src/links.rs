@@ -9,6 +9,7 @@ use sumlink_transport::links::{self, Link, LinkError};
 use crate::args::LinksArgs;
 use crate::config;
 use crate::error::CliError;
+use crate::lookup;
 use crate::output::{print, print_json};
 use crate::table::Table;
 
@@ -54,10 +55,9 @@ pub(crate) async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
         name: server.clone(),
         reason,
     };
-    let found = tokio::net::lookup_host(&server)
+    let addresses = lookup::addresses_of_server(&server)
         .await
         .map_err(|error| failed(error.to_string()))?;
-    let addresses: Vec<SocketAddr> = found.collect();
     if addresses.is_empty() {
         Err(failed("it has no address".to_owned()).into())
     } else {

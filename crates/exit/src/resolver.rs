@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nix::net::if_::if_nametoindex;
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -46,6 +47,8 @@ impl Default for ResolverSource {
 #[derive(Clone, Debug)]
 pub struct Resolvers {
     source: Arc<ResolverSource>,
+    /// Firewall mark of queries over UDP.
+    mark: Option<u32>,
     state: Arc<Mutex<State>>,
 }
 
@@ -89,8 +92,17 @@ impl Resolvers {
     pub fn new(source: ResolverSource) -> Self {
         Self {
             source: Arc::new(source),
+            mark: None,
             state: Arc::default(),
         }
+    }
+
+    /// Sends the queries of [`Resolvers::ask`] with this firewall mark (`SO_MARK`, socket(7)), which
+    /// needs CAP_NET_ADMIN.
+    #[must_use]
+    pub fn with_mark(mut self, mark: u32) -> Self {
+        self.mark = Some(mark);
+        self
     }
 
     /// Their addresses, in the order in which they are asked.
@@ -174,7 +186,7 @@ impl Resolvers {
         loop {
             if next_attempt <= Instant::now() || running.is_empty() {
                 match waiting.next() {
-                    Some(address) => running.push(ask_one(address, query)),
+                    Some(address) => running.push(ask_one(address, query, self.mark)),
                     None if running.is_empty() => break,
                     None => {}
                 }
@@ -240,13 +252,20 @@ impl State {
 }
 
 /// Sends the query to one resolver and waits for its answer.
-async fn ask_one(resolver: SocketAddr, query: &[u8]) -> (SocketAddr, io::Result<Bytes>) {
+async fn ask_one(
+    resolver: SocketAddr,
+    query: &[u8],
+    mark: Option<u32>,
+) -> (SocketAddr, io::Result<Bytes>) {
     let exchange = async {
         let local = match resolver {
             SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
             SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
         };
         let socket = UdpSocket::bind(local).await?;
+        if let Some(mark) = mark {
+            SockRef::from(&socket).set_mark(mark)?;
+        }
         // The kernel drops datagrams of others, and reports ICMP errors.
         socket.connect(resolver).await?;
         socket.send(query).await?;

@@ -18,11 +18,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
+use sumlink_dns::{Name, NameError};
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::{DatagramPolicy, SelectorConfig, selector};
 use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::config::Carriers;
-use sumlink_transport::links::is_pattern;
+use sumlink_transport::links::{is_pattern, is_service};
 use sumlink_transport::target::{Target, TargetError};
 use sumlink_util::plain;
 
@@ -221,6 +222,32 @@ pub fn server_address(text: &str) -> Result<String, TargetError> {
     with_port.parse::<Target>().map(|_| with_port)
 }
 
+/// The server of a client: HOST:PORT as [`server_address`], or the name of SRV records.
+pub fn client_server(text: &str) -> Result<String, ServerError> {
+    if !is_service(text) {
+        return Ok(server_address(text)?);
+    }
+    if text.contains(':') {
+        return Err(ServerError::PortOfService);
+    }
+    text.parse::<Name>()?;
+    Ok(text.to_owned())
+}
+
+/// Why a text is no server of a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServerError {
+    /// It is not HOST:PORT.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// It is no domain name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A port behind the name of SRV records, which have the ports.
+    #[error("the SRV records of a name have the ports: write the name alone")]
+    PortOfService,
+}
+
 /// Parses the policy of datagrams.
 pub fn parse_datagram_policy(name: &str) -> Result<DatagramPolicy, String> {
     DatagramPolicy::by_name(name).ok_or_else(|| {
@@ -390,6 +417,16 @@ mod tests {
         }
         for wrong in ["::", "", "host", "[0.0.0.0]"] {
             assert!(parse_server_listen(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_service_has_no_port() {
+        let name = "_sumlink._tcp.example.org";
+        assert_eq!(client_server(name).as_deref(), Ok(name));
+        assert_eq!(client_server("[::1]").as_deref(), Ok("[::1]:443"));
+        for wrong in ["_sumlink._tcp.example.org:443", "_a..b", "_a b", "a b"] {
+            assert!(client_server(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -25,6 +25,7 @@ use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
 use crate::error::CliError;
+use crate::lookup::with_services;
 pub(crate) use entries::Entrance;
 use entries::Entry;
 pub use findings::Findings;
@@ -335,7 +336,7 @@ fn client(
         }
     }
     found.finish(Some(ClientPlan {
-        config,
+        config: with_services(config),
         entries,
         max_connections: args.max_connections.or(file.max_connections),
         early: args.early.or(file.early).unwrap_or_default(),
@@ -450,8 +451,8 @@ fn state_of_service(name: &str) -> Option<PathBuf> {
     Some(first.join(name))
 }
 
-/// The HOST:PORT of a server flag; every verb reports the same error.
+/// The server of a flag; every verb reports the same error.
 pub(crate) fn parse_server(server: &str) -> Result<String, CliError> {
     let wrong = |error| CliError::Usage(format!("--server {server}: {error}"));
-    super::server_address(server).map_err(wrong)
+    super::client_server(server).map_err(wrong)
 }

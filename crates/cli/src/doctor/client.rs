@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sumlink_gateway::kernel::{Facts, NftSupport};
 use sumlink_transport::config::{ClientConfig, LinkConfig};
-use sumlink_transport::links::{self, name_matches};
+use sumlink_transport::links::{self, name_matches, with_listed_servers};
 use sumlink_transport::{Client, SessionStatus};
 use tokio::time::{sleep, timeout};
 
@@ -124,6 +124,14 @@ async fn servers(
     found: &mut Findings,
 ) -> Result<Option<(ClientConfig, Vec<SocketAddr>)>, CliError> {
     const SUBJECT: &str = "server";
+    let config = match with_listed_servers(config).await {
+        Ok(config) => config,
+        Err(error) => {
+            let error = CliError::from(error);
+            found.fail(SUBJECT, error.exit(), error)?;
+            return Ok(None);
+        }
+    };
     let names: Vec<String> = config.servers().map(|(name, _)| name.to_owned()).collect();
     let several = names.len() > 1;
     let (mut working, mut known) = (None, None);

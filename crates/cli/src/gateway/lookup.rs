@@ -3,25 +3,23 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use socket2::{Domain, Socket, Type};
-use sumlink_dns::Name;
-use sumlink_dns::stub::{AddressQuestion, MAX_ANSWER, nameservers};
+use futures_util::future::{BoxFuture, join_all};
+use sumlink_dns::stub::nameservers;
 use sumlink_gateway::kernel::CARRIER_MARK;
-use sumlink_transport::links::Lookup;
+use sumlink_transport::links::{Lookup, Service, is_service};
+use sumlink_transport::resolver::Resolvers;
 use sumlink_transport::target::{Host, Target};
-use tokio::net::{UdpSocket, lookup_host};
+use tokio::net::lookup_host;
 use tokio::time::timeout;
+
+use crate::lookup::{self, asking};
 
 /// Time for an answer. Without the bond this machine's resolver may never answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Time for the answer of one resolver; then the next one is asked.
-const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Files with this machine's resolvers: systemd-resolved's, behind its stub, and the usual one.
 const FILES: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
@@ -49,8 +47,17 @@ impl KnownServers {
             known: Arc::default(),
             resolvers: of_system(),
         };
+        let (services, hosts): (Vec<_>, Vec<_>) =
+            servers.into_iter().partition(|server| is_service(server));
+        let mut hosts: Vec<String> = hosts.into_iter().map(str::to_owned).collect();
+        for name in services {
+            match known.look_up_services(name.to_owned()).await {
+                Ok(found) => hosts.extend(found.iter().map(Service::address)),
+                Err(error) => tracing::warn!("cannot look up the servers of {name} yet: {error}"),
+            }
+        }
         // Another form is an error of the first attempt to connect.
-        let targets = servers.into_iter().filter_map(|server| server.parse().ok());
+        let targets = hosts.iter().filter_map(|server| server.parse().ok());
         let look_ups = targets.map(|Target { host, port }| {
             let host = match host {
                 Host::Name(name) => name,
@@ -74,36 +81,13 @@ impl KnownServers {
     }
 
     /// Asks over sockets with the carriers' mark.
-    async fn ask(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let name: Name = host.parse().map_err(io::Error::other)?;
-        let mut last = io::Error::other("this machine has no resolver");
-        for resolver in self.resolvers.iter() {
-            let both = tokio::join!(
-                exchange(*resolver, name.clone(), false),
-                exchange(*resolver, name.clone(), true)
-            );
-            match both {
-                (Err(error), Err(_)) => last = error,
-                (v4, v6) => {
-                    let found = [v4, v6].into_iter().filter_map(Result::ok).flatten();
-                    let found: Vec<IpAddr> = found.collect();
-                    if !found.is_empty() {
-                        return Ok(found);
-                    }
-                    last = io::Error::other("the name has no address");
-                }
-            }
-        }
-        Err(last)
+    fn marked(&self) -> io::Result<Resolvers> {
+        asking(self.resolvers.to_vec(), Some(CARRIER_MARK))
     }
 }
 
 impl Lookup for KnownServers {
-    fn look_up(
-        &self,
-        host: String,
-        port: u16,
-    ) -> futures_util::future::BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+    fn look_up(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let server = self.clone();
         Box::pin(async move {
             let system = async {
@@ -111,7 +95,7 @@ impl Lookup for KnownServers {
                 Ok(found.collect::<Vec<_>>())
             };
             let marked = async {
-                let found = server.ask(&host).await?;
+                let found = lookup::addresses(&server.marked()?, &host).await?;
                 Ok(found
                     .into_iter()
                     .map(|ip| SocketAddr::new(ip, port))
@@ -136,6 +120,14 @@ impl Lookup for KnownServers {
             Ok(known.clone())
         })
     }
+
+    fn look_up_services(&self, name: String) -> BoxFuture<'static, io::Result<Vec<Service>>> {
+        let server = self.clone();
+        Box::pin(async move {
+            let marked = async { lookup::services(&server.marked()?, &name).await };
+            first(lookup::services_of_system(&name), marked).await
+        })
+    }
 }
 
 /// The result of the future that succeeds first, or the error of the one that fails last.
@@ -153,35 +145,6 @@ async fn first<T>(
             Ok(found) => Ok(found),
             Err(_) => a.await,
         },
-    }
-}
-
-/// One question over UDP.
-async fn exchange(resolver: SocketAddr, name: Name, ipv6: bool) -> io::Result<Vec<IpAddr>> {
-    let question = AddressQuestion::new(name, ipv6).map_err(io::Error::other)?;
-    let (domain, any) = match resolver {
-        SocketAddr::V4(_) => (Domain::IPV4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
-        SocketAddr::V6(_) => (Domain::IPV6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
-    };
-    let socket = Socket::new(domain, Type::DGRAM, None)?;
-    socket.set_mark(CARRIER_MARK)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&SocketAddr::new(any, 0).into())?;
-    let socket = UdpSocket::from_std(socket.into())?;
-    socket.connect(resolver).await?;
-    socket.send(&question.message()).await?;
-    let answered = async {
-        let mut answer = [0; MAX_ANSWER];
-        loop {
-            let length = socket.recv(&mut answer).await?;
-            if let Some(found) = question.addresses(&answer[..length]) {
-                return Ok(found);
-            }
-        }
-    };
-    match timeout(ATTEMPT, answered).await {
-        Ok(found) => found,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 

@@ -8,7 +8,7 @@ use sumlink_transport::{PublicKey, links};
 use super::ask::Questions;
 use super::service::Place;
 use super::template::ClientValues;
-use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
+use super::{Files, New, Next, has_room_for_socket, missing, parse_key, parse_server};
 use crate::config::{parse_entry, parse_link};
 use crate::error::CliError;
 
@@ -16,7 +16,7 @@ use crate::error::CliError;
 #[derive(Debug, Default, Args)]
 pub(super) struct ClientSetup {
     /// Connect to this server.
-    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_server)]
     server: Option<String>,
     /// Require this public key of the server; `sumlink setup server` prints it.
     #[arg(long, value_name = "PUBKEY")]
@@ -78,7 +78,7 @@ impl ClientSetup {
 
     async fn ask(&mut self, questions: &mut Questions, yes: bool) -> Result<(), CliError> {
         if self.server.is_none() {
-            self.server = Some(questions.ask("Server (HOST:PORT)", None, parse_address)?);
+            self.server = Some(questions.ask("Server (HOST:PORT)", None, parse_server)?);
         }
         if self.server_key.is_none() {
             let question = "Public key of the server; `sumlink setup server` prints it";

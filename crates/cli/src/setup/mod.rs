@@ -22,7 +22,7 @@ use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_transport::keys::KeyError;
 use sumlink_transport::{PublicKey, SecretKey};
 
-use crate::config::{self, ConfigError, File, server_address};
+use crate::config::{self, ConfigError, File, client_server, server_address};
 use crate::error::CliError;
 use crate::signals::Stop;
 use ask::Questions;
@@ -281,6 +281,11 @@ fn missing(options: &[&str]) -> CliError {
         "missing: {}; give these options, or run this on a terminal, where it asks",
         options.join(", ")
     ))
+}
+
+/// Parses the server of a client.
+fn parse_server(text: &str) -> Result<String, String> {
+    client_server(text).map_err(|error| error.to_string())
 }
 
 /// Parses HOST:PORT.

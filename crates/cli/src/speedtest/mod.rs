@@ -15,7 +15,7 @@ use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_gateway::kernel::CARRIER_MARK;
 use sumlink_transport::Client;
 use sumlink_transport::config::{ClientConfig, LinkConfig};
-use sumlink_transport::links::{self, Link, name_matches};
+use sumlink_transport::links::{self, Link, name_matches, with_listed_servers};
 use sumlink_transport::processors::Processors;
 use tokio::time::{Instant, sleep};
 
@@ -154,6 +154,7 @@ pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
 
 /// The configuration for the server that the client would use now.
 pub(crate) async fn answering(config: ClientConfig) -> Result<ClientConfig, CliError> {
+    let config = with_listed_servers(config).await?;
     if config.alternatives.is_empty() {
         return Ok(config);
     }

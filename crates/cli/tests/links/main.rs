@@ -29,6 +29,7 @@ mod quic;
 mod schedulers;
 mod selection;
 mod servers;
+mod services;
 mod setup;
 mod slow_links;
 mod slow_readers;

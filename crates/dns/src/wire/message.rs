@@ -181,7 +181,7 @@ impl<'a> Record<'a> {
 }
 
 /// The 16-bit number at `at`.
-pub(super) fn word(bytes: &[u8], at: usize) -> Result<u16, Malformed> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Result<u16, Malformed> {
     match bytes.get(at..at + 2) {
         Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
         _ => Err(Malformed),

@@ -11,7 +11,7 @@ mod query;
 mod reply;
 
 pub(crate) use edns::is_without_edns;
-pub(crate) use message::{Message, Question, Record, Section, flag};
+pub(crate) use message::{Message, Question, Record, Section, flag, word};
 pub use name::{MAX_NAME, Name, NameError};
 pub(crate) use query::{ClientQuery, Form, Query, Unreadable};
 pub(crate) use reply::{Age, local, render, seconds, storable};
@@ -22,6 +22,7 @@ pub(crate) mod kind {
     pub(crate) const CNAME: u16 = 5;
     pub(crate) const SOA: u16 = 6;
     pub(crate) const AAAA: u16 = 28;
+    pub(crate) const SRV: u16 = 33;
     pub(crate) const OPT: u16 = 41;
     pub(crate) const SVCB: u16 = 64;
     pub(crate) const HTTPS: u16 = 65;

@@ -47,6 +47,21 @@ impl Daemon {
         }
     }
 
+    /// Waits for the message with which the program fails.
+    #[track_caller]
+    pub fn error(&self) -> String {
+        loop {
+            match self.events.recv_timeout(PATIENCE) {
+                Ok(event) => {
+                    if let Some(message) = event["error"]["message"].as_str() {
+                        return message.to_owned();
+                    }
+                }
+                Err(error) => panic!("no error ({error}): {}", self.log()),
+            }
+        }
+    }
+
     /// Sends a signal, by its name in kill(1).
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();

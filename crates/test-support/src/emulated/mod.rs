@@ -107,12 +107,15 @@ impl Bench {
         command
     }
 
-    /// The program with the test's file `hosts` as its /etc/hosts.
-    fn program_with_hosts(&self, args: &[&str]) -> Command {
+    /// The program with the test's files of these names in /etc.
+    fn program_with_files(&self, names: &[&str], args: &[&str]) -> Command {
         let mut command = Command::new("unshare");
-        let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+        let mounts = names
+            .iter()
+            .map(|name| format!("mount --bind {name} /etc/{name} && "));
+        let script = mounts.collect::<String>() + "exec \"$0\" \"$@\"";
         command
-            .args(["--mount", "--", "sh", "-c", script])
+            .args(["--mount", "--", "sh", "-c", &script])
             .arg(&self.program)
             .args(args)
             .current_dir(self.dir.path())
@@ -134,8 +137,10 @@ impl Bench {
     /// Starts a client or a server on either side.
     pub fn sumlink_on(&self, side: Side, name: &str, args: &[&str]) -> Daemon {
         let log = self.path(&format!("{name}.log"));
-        let mut command = match self.path("hosts").exists() && side == Side::Client {
-            true => self.program_with_hosts(args),
+        let mut files = vec!["hosts", "resolv.conf"];
+        files.retain(|name| self.path(name).exists());
+        let mut command = match side == Side::Client && !files.is_empty() {
+            true => self.program_with_files(&files, args),
             false => self.program(args),
         };
         command

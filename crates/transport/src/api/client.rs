@@ -68,7 +68,7 @@ impl Client {
         let servers = Servers::new(config, policies.clone());
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
-            server: watch::channel(servers.config(0).server.clone()).0,
+            server: watch::channel(servers.configured().to_owned()).0,
             names: watch::channel(None).0,
             events,
             first_events: Mutex::new(Some(first_events)),

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 
+use super::services::Service;
 use crate::api::error::ConnectError;
 
 /// The resolver's answer.
@@ -20,6 +21,10 @@ pub(super) type Answer = Result<Vec<SocketAddr>, ConnectError>;
 pub trait Lookup: fmt::Debug + Send + Sync {
     /// The addresses of `host`.
     fn look_up(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+
+    /// The SRV records of `name` (RFC 2782), for a client with a [server of that
+    /// kind](super::is_service).
+    fn look_up_services(&self, name: String) -> BoxFuture<'static, io::Result<Vec<Service>>>;
 }
 
 /// Looks up the server's addresses, at first and when it may have moved.

@@ -21,7 +21,9 @@ use toml::Spanned;
 
 use super::super::raw::{self, Field};
 use super::super::settings::{ClientSettings, ClientsSettings, ServerSettings};
-use super::super::{memory, parse_congestion, parse_entry, parse_server_listen, server_address};
+use super::super::{
+    client_server, memory, parse_congestion, parse_entry, parse_server_listen, server_address,
+};
 use super::{Reader, text_of_value};
 use crate::congestion::parse_coupled;
 
@@ -43,7 +45,7 @@ impl Reader<'_> {
             }
         }
         let keys_span = raw.server_key.as_ref().map(Spanned::span);
-        let servers = self.one_or_more(raw.server, server_address);
+        let servers = self.one_or_more(raw.server, client_server);
         let server_keys = self.one_or_more(raw.server_key, |s| s.parse::<PublicKey>());
         if let (Some(span), 2..) = (keys_span, server_keys.len())
             && server_keys.len() != servers.len()

@@ -84,21 +84,28 @@ impl Task {
         let mut next = None;
         loop {
             let place = match next.take() {
-                Some(place) => place,
+                Some(place) => Ok(place),
                 None => tokio::select! {
                     place = self.servers.choose(&failed) => place,
                     () = until_true(&mut self.closing) => break,
                 },
             };
-            let server = self.servers.config(place).server.clone();
-            self.server.send_replace(server.clone());
-            let ended = self.one_session(place, &mut ready).await;
-            self.session.send_replace(None);
+            let (place, ended) = match place {
+                Ok(place) => {
+                    let server = &self.servers.config(place).server;
+                    self.server.send_replace(server.clone());
+                    let ended = self.one_session(place, &mut ready).await;
+                    self.session.send_replace(None);
+                    (Some(place), ended)
+                }
+                Err(error) => (None, Ended::Session(Outcome::Failed(error))),
+            };
+            let server = self.server.borrow().clone();
             let outcome = match ended {
                 Ended::Session(outcome) => outcome,
                 Ended::Moved(Move { to, reason }) => {
                     let other = &self.servers.config(to).server;
-                    match to == place {
+                    match Some(to) == place {
                         true => tracing::warn!(
                             %server,
                             "the server no longer answers, and another one behind the same \
@@ -113,13 +120,14 @@ impl Task {
                     continue;
                 }
             };
-            if let Outcome::Failed(_) = &outcome {
+            if let (Outcome::Failed(_), Some(place)) = (&outcome, place) {
                 self.servers.note_failure(place);
             }
             match outcome {
                 Outcome::Closed => break,
                 Outcome::Failed(error)
-                    if failed.insert(place) && failed.len() < self.servers.len() =>
+                    if place.is_some_and(|place| failed.insert(place))
+                        && self.servers.has_others(&failed) =>
                 {
                     tracing::warn!(
                         %server,
@@ -168,7 +176,7 @@ impl Task {
         place: usize,
         ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
     ) -> Ended {
-        let config = Arc::clone(self.servers.config(place));
+        let config = self.servers.config(place);
         let mut id = [0; 16];
         if SystemRandom::new().fill(&mut id).is_err() {
             let reason = "the operating system has no random numbers".to_owned();
