@@ -1,5 +1,7 @@
 //! Servers with one store of clients, in PostgreSQL.
 
+mod three_servers;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -43,11 +45,15 @@ impl Scene {
 
     /// Starts the server `name`, with its key and control socket.
     fn start(&mut self, name: &str) {
-        self.bench.key(&format!("{name}.key"));
+        let key = format!("{name}.key");
+        if !self.bench.path(&key).exists() {
+            self.bench.key(&key);
+        }
         let (url, file) = (self.database.url("sumlink"), format!("{name}.toml"));
         let config = format!(
             "listen = \"127.0.0.1:0\"\nkey = \"{name}.key\"\ncontrol = \"{name}.sock\"\n\
-             [clients]\nstore = \"{url}\"\n[egress]\nrules = [\"allow 127.0.0.0/8\"]\n"
+             [clients]\nstore = \"{url}\"\n[egress]\nrules = [\"allow 127.0.0.0/8\"]\n\
+             # All clients have one address.\n[limits]\nhalf_open = 1024\n"
         );
         self.bench.write(&file, &config);
         let args = ["server", "--json", "--config", &file];

@@ -17,7 +17,7 @@ pub struct SessionStatus {
     pub role: String,
     /// The session's identifier, 32 hex digits.
     pub session: String,
-    /// At a client the server, as the configuration names it; empty at the server.
+    /// At a client the server, HOST:PORT as in the configuration or the DNS; empty at the server.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
     /// At a client the name of the session's server among those behind one load balancer; empty if
