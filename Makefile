@@ -93,7 +93,8 @@ install: $(BINARY) $(EDGE) $(LAB) ## Install programs, manual pages, completions
 			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish; \
 	done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	@for unit in sumlink-client.service sumlink-gateway.service sumlink-server.service sumlink-edge.service; do \
+	@for unit in sumlink-client.service sumlink-gateway.service sumlink-server.service sumlink-server.socket \
+		sumlink-edge.service; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/$$unit \
 			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 		chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \

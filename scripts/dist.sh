@@ -68,7 +68,8 @@ cp packaging/systemd/congestion.conf "$share/doc/sumlink/examples/systemd/"
 cp -r packaging/grafana packaging/haproxy packaging/nginx packaging/prometheus "$share/doc/sumlink/examples/"
 
 # Without the edge node, which is a program of its own.
-cp packaging/systemd/sumlink-{client,gateway,server}.service "$stage/systemd/systemd/system/"
+cp packaging/systemd/sumlink-{client,gateway,server}.service packaging/systemd/sumlink-server.socket \
+    "$stage/systemd/systemd/system/"
 grep -v '^u sumlink-edge ' packaging/systemd/sysusers.conf > "$stage/systemd/sysusers.d/sumlink.conf"
 cp packaging/openrc/* "$stage/openrc/"
 cp packaging/openwrt/sumlink-* "$stage/openwrt/"

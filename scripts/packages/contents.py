@@ -59,6 +59,7 @@ def pages(files):
 def units(files):
     for role in ("client", "server", "gateway"):
         check(f"/usr/lib/systemd/system/sumlink-{role}.service" in files, f"the unit of the {role} is missing")
+    check("/usr/lib/systemd/system/sumlink-server.socket" in files, "the socket of the server is missing")
     check("/usr/lib/systemd/system/sumlink-edge.service" not in files, "a unit without its program")
 
 

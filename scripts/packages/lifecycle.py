@@ -76,8 +76,8 @@ def verified(system):
     """The service files are valid."""
     root = system.root
     if (root.path / "usr/lib/systemd/system/sumlink-server.service").exists():
-        for name in (CLIENT, SERVER, GATEWAY):
-            unit = f"/usr/lib/systemd/system/{name}.service"
+        for name in (f"{CLIENT}.service", f"{SERVER}.service", f"{SERVER}.socket", f"{GATEWAY}.service"):
+            unit = f"/usr/lib/systemd/system/{name}"
             done = root.run("systemd-analyze", "verify", "--man=no", unit, check=False)
             check(done.returncode == 0 and "sumlink" not in done.stdout, f"{unit}: {done.stdout}")
     else:

@@ -235,7 +235,9 @@ fn join_exit(error: &JoinError) -> Exit {
 /// Exit codes of failures to start a server.
 fn server_exit(error: &ServerError) -> Exit {
     match error {
-        ServerError::Config(_) | ServerError::NobodyAuthorized => Exit::Config,
+        ServerError::Config(_) | ServerError::NobodyAuthorized | ServerError::Adopted(_) => {
+            Exit::Config
+        }
         _ => Exit::Network,
     }
 }

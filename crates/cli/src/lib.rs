@@ -11,6 +11,7 @@
 
 #![deny(unsafe_code)]
 
+mod activation;
 pub mod args;
 mod cc;
 pub mod check;

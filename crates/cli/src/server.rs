@@ -11,6 +11,7 @@ use sumlink_transport::{LinkReport, Server, ServerHandle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, oneshot};
 
+use crate::activation;
 use crate::args::ServerArgs;
 use crate::clients::{Keeper, Running, addresses};
 use crate::config::{self, ClientsSettings, ConfigError, File, ServerPlan};
@@ -48,7 +49,10 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     }
     let clients = config.authorized.len();
     let keeper = store.as_ref().map(|store| store.keeper.clone());
-    let server = Server::bind(config).await?;
+    let server = match activation::sockets()? {
+        Some(sockets) => Server::adopt(config, sockets).await?,
+        None => Server::bind(config).await?,
+    };
     let (handle, listen) = (server.handle(), server.local_addr()?);
     if let Some(keeper) = &keeper {
         let addresses = addresses(&plan.clients, listen).await;

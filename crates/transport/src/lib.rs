@@ -73,7 +73,7 @@ pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
 pub use local::proxy_header::ProxyHeaderError;
 pub use local::{accept, address, descriptors, saved_syn, slots, tasks};
-pub use server::{ClientUsage, Restriction, Server, ServerError, ServerHandle};
+pub use server::{ClientUsage, Restriction, Server, ServerError, ServerHandle, Sockets};
 pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};

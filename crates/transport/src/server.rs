@@ -85,9 +85,39 @@ pub enum ServerError {
     /// The UDP port is unavailable.
     #[error("{0}; `udp = false` serves datagrams over TCP only")]
     Udp(QuicError),
+    /// A socket of another program does not fit the configuration.
+    #[error("{0}")]
+    Adopted(String),
     /// No client is authorized.
     #[error("no client is authorized: name at least one public key")]
     NobodyAuthorized,
+}
+
+/// Sockets that another program has bound, such as systemd.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Listens for connections.
+    pub tcp: std::net::TcpListener,
+    /// Receives datagrams; `None` binds the port's number.
+    pub udp: Option<std::net::UdpSocket>,
+}
+
+fn check_port(
+    config: &ServerConfig,
+    kind: &str,
+    bound: std::io::Result<SocketAddr>,
+) -> Result<(), ServerError> {
+    let listen = config.listen;
+    match bound {
+        Ok(bound) if bound.port() == listen.port() => Ok(()),
+        Ok(bound) => Err(ServerError::Adopted(format!(
+            "`listen` is {listen}, and the {kind} socket that this program was started with has \
+             {bound}: give both the same port"
+        ))),
+        Err(error) => Err(ServerError::Adopted(format!(
+            "the {kind} socket that this program was started with has no address: {error}"
+        ))),
+    }
 }
 
 /// Time allowed for sessions to close when the server stops.
@@ -148,7 +178,13 @@ impl std::fmt::Debug for Handler {
 impl Server {
     /// Binds the port.
     pub async fn bind(config: ServerConfig) -> Result<Self, ServerError> {
-        Self::bind_inner(config, Handler::default())
+        Self::bind_inner(config, Handler::default(), None)
+    }
+
+    /// Takes over sockets that another program has bound, which must have the port of
+    /// [`ServerConfig::listen`].
+    pub async fn adopt(config: ServerConfig, sockets: Sockets) -> Result<Self, ServerError> {
+        Self::bind_inner(config, Handler::default(), Some(sockets))
     }
 
     /// Binds the port, and passes every stream with its client's key and its target to `handler`
@@ -158,12 +194,26 @@ impl Server {
         config: ServerConfig,
         handler: impl Fn(PublicKey, Target, Stream) + Send + Sync + 'static,
     ) -> Result<Self, ServerError> {
-        Self::bind_inner(config, Handler(Some(Arc::new(handler))))
+        Self::bind_inner(config, Handler(Some(Arc::new(handler))), None)
     }
 
-    fn bind_inner(config: ServerConfig, handler: Handler) -> Result<Self, ServerError> {
+    fn bind_inner(
+        config: ServerConfig,
+        handler: Handler,
+        sockets: Option<Sockets>,
+    ) -> Result<Self, ServerError> {
         config.check()?;
-        let listener = socket::listen(config.listen, config.congestion.as_deref())?;
+        let congestion = config.congestion.as_deref();
+        let (listener, udp) = match sockets {
+            Some(Sockets { tcp, udp }) => {
+                check_port(&config, "TCP", tcp.local_addr())?;
+                if let Some(udp) = &udp {
+                    check_port(&config, "UDP", udp.local_addr())?;
+                }
+                (socket::adopt(tcp, congestion)?, udp)
+            }
+            None => (socket::listen(config.listen, congestion)?, None),
+        };
         let authorized = Authorized::default();
         let datagrams = match config.udp {
             true => {
@@ -172,7 +222,10 @@ impl Server {
                     .map_or(config.listen.port(), |addr| addr.port());
                 let address = SocketAddr::new(config.listen.ip(), port);
                 let alpn = tls::protocols(&config.alpn).collect();
-                let bound = QuicListener::bind_as(address, &config.key, &authorized, alpn);
+                let bound = match udp {
+                    Some(udp) => QuicListener::adopt(udp, &config.key, &authorized, alpn),
+                    None => QuicListener::bind_as(address, &config.key, &authorized, alpn),
+                };
                 Some(bound.map_err(ServerError::Udp)?)
             }
             false => None,

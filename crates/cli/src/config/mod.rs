@@ -223,12 +223,12 @@ pub fn server_address(text: &str) -> Result<String, TargetError> {
 }
 
 /// The server of a client: HOST:PORT as [`server_address`], or the name of SRV records.
-pub fn client_server(text: &str) -> Result<String, ServerError> {
+pub fn client_server(text: &str) -> Result<String, ServerTextError> {
     if !is_service(text) {
         return Ok(server_address(text)?);
     }
     if text.contains(':') {
-        return Err(ServerError::PortOfService);
+        return Err(ServerTextError::PortOfService);
     }
     text.parse::<Name>()?;
     Ok(text.to_owned())
@@ -236,7 +236,7 @@ pub fn client_server(text: &str) -> Result<String, ServerError> {
 
 /// Why a text is no server of a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ServerError {
+pub enum ServerTextError {
     /// It is not HOST:PORT.
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -1,6 +1,8 @@
 //! `sumlink setup server`.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,18 +10,19 @@ use sumlink_store::Location;
 use sumlink_transport::PublicKey;
 
 use super::ask::Questions;
-use super::service::Place;
+use super::service::{Place, Role};
 use super::template::ServerValues;
 use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
 use crate::clients::addresses;
-use crate::config::{ClientsSettings, parse_server_listen};
+use crate::config::{ClientsSettings, SERVER_PORT, parse_server_listen};
 use crate::error::CliError;
 
 /// `sumlink setup server`
 #[derive(Debug, Default, Args)]
 pub(super) struct ServerSetup {
     /// Listen for clients on this address; PORT alone and `*:PORT` mean all IPv4 and IPv6
-    /// addresses. Default: [::]:7443.
+    /// addresses. Default: the port of the first --address; without one 443, or 7443 if that is
+    /// taken.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server_listen)]
     listen: Option<SocketAddr>,
     /// Authorize the client with this public key; takes several keys and is repeatable. Default:
@@ -36,8 +39,55 @@ pub(super) struct ServerSetup {
     store: Option<PathBuf>,
 }
 
-/// The port of the example.
-const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 7443);
+/// The port if [`SERVER_PORT`] cannot be had.
+const OTHER_PORT: u16 = 7443;
+
+/// All IPv4 and IPv6 addresses with this port.
+fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)
+}
+
+/// Where a server listens that has these addresses for clients, and why not on [`SERVER_PORT`].
+fn proposed(
+    addresses: &[String],
+    try_port: impl FnOnce(u16) -> io::Result<()>,
+) -> (SocketAddr, Option<String>) {
+    let port = addresses.first().and_then(|first| first.rsplit_once(':'));
+    if let Some(port) = port.and_then(|(_, port)| port.parse().ok()) {
+        return (everywhere(port), None);
+    }
+    let reason = match try_port(SERVER_PORT) {
+        Ok(()) => return (everywhere(SERVER_PORT), None),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => "another program has it",
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            "the server may not have it"
+        }
+        // A server on another port fails likewise, with the reason.
+        Err(_) => return (everywhere(SERVER_PORT), None),
+    };
+    let note = format!(
+        "port {OTHER_PORT} instead of {SERVER_PORT}, which more networks let through: {reason}"
+    );
+    (everywhere(OTHER_PORT), Some(note))
+}
+
+/// Whether the server could have the port on all addresses.
+fn try_port(place: &Place, port: u16) -> io::Result<()> {
+    if !place.may_bind_low_ports() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    TcpListener::bind(everywhere(port)).map(drop)
+}
+
+/// Where the configuration in this file listens; `None` for the example of a package.
+fn of_file(file: &Path) -> Option<SocketAddr> {
+    let text = fs::read_to_string(file).ok()?;
+    if text == Role::Server.example() {
+        return None;
+    }
+    let table: toml::Table = text.parse().ok()?;
+    parse_server_listen(table.get("listen")?.as_str()?).ok()
+}
 
 /// An answer that names no file.
 const NONE: &str = "none";
@@ -52,10 +102,14 @@ impl ServerSetup {
         yes: bool,
     ) -> Result<New, CliError> {
         if let Some(questions) = questions {
-            self.ask(questions, place, yes).await?;
+            self.ask(questions, files, place, yes).await?;
         }
-        let listen = self.listen.unwrap_or(LISTEN);
         let mut warnings = Vec::new();
+        let listen = self.listen.unwrap_or_else(|| {
+            let (listen, note) = self.default_listen(files, place);
+            warnings.extend(note);
+            listen
+        });
         let store = match &self.store {
             // A database has no path.
             Some(store) if store.to_str().is_some_and(Location::is_database) => {
@@ -95,19 +149,37 @@ impl ServerSetup {
         })
     }
 
+    /// Where the server listens unless that is said, and why not on [`SERVER_PORT`].
+    fn default_listen(&self, files: &Files, place: &Place) -> (SocketAddr, Option<String>) {
+        // A server that runs has its port.
+        match self
+            .address
+            .is_empty()
+            .then(|| of_file(&files.config))
+            .flatten()
+        {
+            Some(before) => (before, None),
+            None => proposed(&self.address, |port| try_port(place, port)),
+        }
+    }
+
     async fn ask(
         &mut self,
         questions: &mut Questions,
+        files: &Files,
         place: &Place,
         yes: bool,
     ) -> Result<(), CliError> {
         if self.listen.is_none() && !yes {
             let question = "Address and port for clients, TCP and UDP";
-            let default = LISTEN.to_string();
+            let default = self.default_listen(files, place).0.to_string();
             self.listen = Some(questions.ask(question, Some(&default), parse_server_listen)?);
         }
         if self.address.is_empty() && !yes {
-            let own = shown(Vec::new(), self.listen.unwrap_or(LISTEN)).await;
+            let listen = self
+                .listen
+                .unwrap_or_else(|| self.default_listen(files, place).0);
+            let own = shown(Vec::new(), listen).await;
             let question = "Addresses (HOST:PORT) at which clients reach this server";
             self.address = questions.ask_all(question, &own.join(" "), parse_address)?;
         }
@@ -167,7 +239,6 @@ pub(super) fn steps(
 
 #[cfg(test)]
 mod tests {
-    use super::super::service::Role;
     use super::*;
 
     async fn finish(setup: ServerSetup) -> toml::Table {
@@ -180,10 +251,26 @@ mod tests {
     #[tokio::test]
     async fn a_server_needs_no_option() {
         let table = finish(ServerSetup::default()).await;
-        assert_eq!(table["listen"].as_str(), Some("[::]:7443"));
+        let listen = table["listen"].as_str().unwrap();
+        assert!(["[::]:443", "[::]:7443"].contains(&listen), "{listen}");
         assert_eq!(table["clients"]["store"].as_str(), Some("clients.db"));
         assert_eq!(table["control"].as_str(), Some("server.sock"));
         assert!(!table.contains_key("client"));
+    }
+
+    #[test]
+    fn the_port_of_https_is_proposed_if_it_can_be_had() {
+        let (listen, note) = proposed(&[], |_| Ok(()));
+        assert_eq!((listen.to_string().as_str(), note), ("[::]:443", None));
+        for kind in [io::ErrorKind::AddrInUse, io::ErrorKind::PermissionDenied] {
+            let (listen, note) = proposed(&[], |_| Err(kind.into()));
+            assert_eq!(listen.to_string(), "[::]:7443");
+            assert!(note.unwrap().contains("instead of 443"), "{kind}");
+        }
+        for (address, expected) in [("h:8443", "[::]:8443"), ("[2001:db8::1]:7", "[::]:7")] {
+            let (listen, note) = proposed(&[address.to_owned()], |_| unreachable!());
+            assert_eq!((listen.to_string().as_str(), note), (expected, None));
+        }
     }
 
     #[tokio::test]

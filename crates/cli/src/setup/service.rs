@@ -82,6 +82,12 @@ impl Place {
         Self::new(role, file, is_of_service, init)
     }
 
+    /// Whether the server of this file may have a port below 1024, as far as its service decides:
+    /// only systemd's gives it the capability.
+    pub(super) fn may_bind_low_ports(&self) -> bool {
+        !self.is_of_service || matches!(self.init, None | Some(Init::Systemd))
+    }
+
     /// The place of a file that the service reads or not, and the program that starts the service.
     pub(super) fn new(role: Role, file: &Path, is_of_service: bool, init: Option<Init>) -> Self {
         Self {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
+mod activation;
 mod cc;
 mod check;
 mod common;

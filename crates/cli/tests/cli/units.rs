@@ -7,6 +7,7 @@ use std::process::Command;
 const CLIENT: &str = include_str!("../../../../packaging/systemd/sumlink-client.service");
 const GATEWAY: &str = include_str!("../../../../packaging/systemd/sumlink-gateway.service");
 const SERVER: &str = include_str!("../../../../packaging/systemd/sumlink-server.service");
+const SOCKET: &str = include_str!("../../../../packaging/systemd/sumlink-server.socket");
 const EDGE: &str = include_str!("../../../../packaging/systemd/sumlink-edge.service");
 const USERS: &str = include_str!("../../../../packaging/systemd/sysusers.conf");
 
@@ -29,6 +30,17 @@ fn each_service_has_its_own_user_and_bounds() {
         for bound in ["MemoryMax", "TasksMax", "LimitNOFILE"] {
             assert!(!value(unit, bound).is_empty());
         }
+    }
+}
+
+/// Port 443 is the default of setup.
+#[test]
+fn the_server_may_listen_on_a_low_port_and_its_socket_has_both_kinds() {
+    assert_eq!(value(SERVER, "AmbientCapabilities"), "CAP_NET_BIND_SERVICE");
+    // Capabilities in a namespace of its own users are none for ports.
+    assert!(!SERVER.lines().any(|line| line == "PrivateUsers=yes"));
+    for key in ["ListenStream", "ListenDatagram"] {
+        assert_eq!(value(SOCKET, key), "443");
     }
 }
 

@@ -109,6 +109,24 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     TcpListener::from_std(socket.into()).map_err(system)
 }
 
+/// Listens with a socket that another program has bound; the rest is as for [`listen`].
+pub fn adopt(
+    listener: std::net::TcpListener,
+    congestion: Option<&str>,
+) -> Result<TcpListener, SocketError> {
+    let system = |source| SocketError::System {
+        action: "use the socket that this program was started with".to_owned(),
+        source,
+    };
+    let socket = Socket::from(listener);
+    socket.set_nonblocking(true).map_err(system)?;
+    first_congestion(&socket, congestion)?;
+    let _ = prompt_repair::set(&socket);
+    // The other program may have chosen a shorter backlog, or not listened yet.
+    socket.listen(BACKLOG).map_err(system)?;
+    TcpListener::from_std(socket.into()).map_err(system)
+}
+
 /// Sets the options of [`connect_on_link`] on an accepted connection.
 pub fn tune_accepted(stream: &TcpStream, congestion: Option<&str>) -> Result<(), SocketError> {
     tune(&SockRef::from(stream), congestion)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig};
 use rustls::pki_types::CertificateDer;
+use socket2::Socket;
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::time::timeout;
@@ -93,11 +94,37 @@ impl QuicListener {
         authorized: &Authorized,
         alpn: Vec<Vec<u8>>,
     ) -> Result<Self, QuicError> {
+        Self::with_socket(socket::listen(address)?, address, key, authorized, alpn)
+    }
+
+    /// [`QuicListener::bind`] with a socket that another program has bound.
+    pub(crate) fn adopt(
+        socket: std::net::UdpSocket,
+        key: &SecretKey,
+        authorized: &Authorized,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Self, QuicError> {
+        let system = |source| QuicError::System {
+            action: "use the UDP socket that this program was started with",
+            source,
+        };
+        let address = socket.local_addr().map_err(system)?;
+        let socket = socket::adopt(socket).map_err(system)?;
+        Self::with_socket(socket, address, key, authorized, alpn)
+    }
+
+    fn with_socket(
+        socket: Socket,
+        address: SocketAddr,
+        key: &SecretKey,
+        authorized: &Authorized,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Self, QuicError> {
         let headers = config::headers(address);
         let largest = u16::try_from(LARGEST_PACKET - headers).expect("below 64 KiB");
         let (runtime, gate) = GatedRuntime::new();
         let system = |action| move |source| QuicError::System { action, source };
-        let socket = QuicSocket::new(socket::listen(address)?, largest, gate)
+        let socket = QuicSocket::new(socket, largest, gate)
             .map_err(system("prepare a UDP socket for QUIC"))?;
         let identity = Identity::new(key);
         let refusal = Refusal::default();

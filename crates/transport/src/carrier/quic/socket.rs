@@ -87,6 +87,14 @@ pub(super) fn listen(address: SocketAddr) -> Result<Socket, SocketError> {
     Ok(socket)
 }
 
+/// A socket that another program has bound, with the buffers of [`listen`].
+pub(super) fn adopt(socket: std::net::UdpSocket) -> io::Result<Socket> {
+    let socket = Socket::from(socket);
+    socket.set_nonblocking(true)?;
+    enlarge_buffers(&socket);
+    Ok(socket)
+}
+
 fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
     let kind = Type::DGRAM.nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP));
@@ -97,15 +105,19 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
             source,
         }
     })?;
-    // Only a privileged program may exceed net.core.rmem_max and wmem_max. The kernel doubles the
-    // values for its own overhead.
-    if setsockopt(&socket, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
+    enlarge_buffers(&socket);
+    Ok(socket)
+}
+
+/// Only a privileged program may exceed net.core.rmem_max and wmem_max. The kernel doubles the
+/// values for its own overhead.
+fn enlarge_buffers(socket: &Socket) {
+    if setsockopt(socket, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(KERNEL_BUFFER);
     }
-    if setsockopt(&socket, sockopt::SndBufForce, &KERNEL_BUFFER).is_err() {
+    if setsockopt(socket, sockopt::SndBufForce, &KERNEL_BUFFER).is_err() {
         let _ = socket.set_send_buffer_size(KERNEL_BUFFER);
     }
-    Ok(socket)
 }
 
 impl QuicSocket {
