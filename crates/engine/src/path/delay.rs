@@ -12,6 +12,13 @@ const LONGEST: f64 = 60.0;
 /// that.
 const GROWTH: f64 = 4.0;
 
+/// Share of a path's segments that TCP sends again from which repairs are lost, too. It is a mean of
+/// about a thousand segments; random loss of two percent does not reach it.
+const HEAVY_LOSS: f64 = 0.04;
+
+/// Least ratio of the pacing rate to the delivery rate in BBR's startup, where it is 2.89.
+const STARTUP_GAIN: f64 = 1.8;
+
 impl Path {
     /// Time until a byte handed over now reaches the peer: half a round trip, or more if the peer's
     /// reports show it ([`Path::beyond_half`]), plus the time for the bytes that wait before it.
@@ -33,16 +40,29 @@ impl Path {
         self.delays.queued_delay
     }
 
-    /// What slow start may add to the delay of a byte handed over now: a round trip.
+    /// What slow start and repairs of losses may add to the delay of a byte handed over now, beyond
+    /// what measurements show.
     ///
-    /// A window that doubles beyond the path's capacity waits behind its other half, and its end is
-    /// often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2).
-    /// Measurements are a round trip old and show neither.
-    pub(crate) fn slow_start_allowance(&self) -> Duration {
-        match self.is_doubling() {
-            true => self.srtt(),
-            false => Duration::ZERO,
-        }
+    /// - A window that doubles beyond the path's capacity waits behind its other half, and its end
+    ///   is often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2).
+    ///   Measurements are a round trip old and show neither.
+    /// - After many losses repairs are lost, too: bytes take up to two round trips longer.
+    pub(crate) fn lateness_allowance(&self) -> Duration {
+        let round_trips = if self.progress.loss >= HEAVY_LOSS {
+            2
+        } else if self.is_doubling() || self.is_in_startup() {
+            1
+        } else {
+            0
+        };
+        round_trips * self.srtt()
+    }
+
+    /// Whether TCP sends much faster than it delivers, to find the path's rate: BBR does in its
+    /// startup (2.89 times as fast), and otherwise sends at most a quarter faster.
+    fn is_in_startup(&self) -> bool {
+        let delivered = self.sample.delivery_rate as f64;
+        self.sample.ssthresh.is_none() && self.sample.pacing_rate as f64 > STARTUP_GAIN * delivered
     }
 
     /// Lowest round-trip time; the smoothed one if TCP does not report it.
@@ -208,9 +228,45 @@ mod tests {
     #[test]
     fn slow_start_may_cost_a_round_trip() {
         let path = in_slow_start(100_000, 100_000);
-        assert_eq!(path.slow_start_allowance(), 40 * MS);
+        assert_eq!(path.lateness_allowance(), 40 * MS);
         let path = in_slow_start(500_000, 100_000);
-        assert_eq!(path.slow_start_allowance(), Duration::ZERO);
+        assert_eq!(path.lateness_allowance(), Duration::ZERO);
+    }
+
+    #[test]
+    fn repairs_after_many_losses_may_cost_two() {
+        let mut path = path(40_000, 40 * MS);
+        let mut sample = path.sample;
+        let mut carry = |lost: u64| {
+            sample.segments += 100;
+            sample.retransmitted += lost;
+            path.update(sample, Instant::ZERO);
+            path.lateness_allowance()
+        };
+        // Random loss.
+        assert!((0..100).all(|_| carry(2).is_zero()));
+        // The end of a slow start.
+        let burst: Vec<Duration> = (0..4).map(|_| carry(30)).collect();
+        assert_eq!(burst.last(), Some(&(80 * MS)));
+        // A thousand segments later, less of it counts.
+        assert!(
+            (0..30)
+                .map(|_| carry(0))
+                .any(|allowance| allowance.is_zero())
+        );
+    }
+
+    #[test]
+    fn the_startup_of_bbr_may_cost_a_round_trip() {
+        let mut path = in_slow_start(500_000, 100_000);
+        for (gain, expected) in [(289, 40 * MS), (125, Duration::ZERO), (0, Duration::ZERO)] {
+            let sample = PathSample {
+                pacing_rate: path.sample.delivery_rate * gain / 100,
+                ..path.sample
+            };
+            path.update(sample, Instant::ZERO);
+            assert_eq!(path.lateness_allowance(), expected, "{gain}");
+        }
     }
 
     /// Bytes handed over together at time 0, in records of which the first ends at 2000 bytes.

@@ -136,7 +136,7 @@ pub(super) enum Caution {
 struct Trip {
     /// Seconds until a byte handed over now reaches the peer.
     delay: f64,
-    /// Seconds by which it may be later, which no measurement shows yet: a path in slow start.
+    /// Seconds by which it may be later, which no measurement shows: in slow start, or for a repair.
     caution: f64,
     /// Bytes per second.
     rate: f64,
@@ -150,7 +150,7 @@ impl Trip {
         let rate = path.rate();
         Self {
             delay: delay(path, view).as_secs_f64(),
-            caution: path.slow_start_allowance().as_secs_f64(),
+            caution: path.lateness_allowance().as_secs_f64(),
             rate,
             shown_rate: path.shown_rate(),
             first_window: path.is_new().then(|| rate * path.srtt().as_secs_f64()),
