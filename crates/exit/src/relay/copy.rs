@@ -161,6 +161,7 @@ impl Up {
         let reserved = ready!(stream.poll_reserve(cx, most));
         let mut chunk = reserved.map_err(|_| Failed::Stream)?;
         let room = chunk.capacity().min(most);
+        self.buffer.before_read(local);
         let read = local.try_read_buf(&mut (&mut chunk).limit(room));
         stream.push(chunk);
         match read {
