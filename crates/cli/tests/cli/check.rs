@@ -168,7 +168,7 @@ fn paths_in_a_file_are_relative_to_the_file() {
     bench.write("etc/client.toml", &text);
     bench
         .run(&["check", "etc/client.toml"])
-        .fails(4, "etc/client.toml:26:");
+        .fails(4, "etc/client.toml:29:");
     std::fs::rename(bench.path("client.key"), bench.path("etc/client.key")).unwrap();
     assert_eq!(bench.run(&["check", "etc/client.toml"]).code, 0);
     let open = std::fs::Permissions::from_mode(0o640);
