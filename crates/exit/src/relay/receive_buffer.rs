@@ -262,7 +262,9 @@ mod tests {
             };
             let (far, ()) = tokio::join!(write, read);
             let repeated = sumlink_transport::tcp_info::sample(&far).unwrap();
-            assert_eq!(repeated.total_retrans, 0);
+            // A probe repeats a segment when its acknowledgment is late (RFC 8985, section 7); a
+            // dropped queue is about 40 segments.
+            assert!(repeated.total_retrans < 10, "{}", repeated.total_retrans);
         }
     }
 
