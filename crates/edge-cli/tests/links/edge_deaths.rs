@@ -113,19 +113,19 @@ fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
         let lines = format!(
             "mode = \"lwip+visible\"\nboost = \"{boost}\"\nsteering = \"roundrobin\"\n\
              dead_after = \"60s\"\nvisible.min_repair = \"60s\"\n\
-             visible.max_retransmissions = 0\nvisible.give_up = \"120s\""
+             visible.max_retransmissions = 0\nvisible.give_up = \"300s\""
         );
         let Some(mut edge) = Edge::start(&lines, "uplink = \"a\"\ndead_after = \"60s\"") else {
             return;
         };
-        edge.offer(30_000_000);
+        edge.offer(100_000_000);
         // Slow enough for the node's queues to be empty, which is when it boosts.
         let words = ["curl", "-sS", "--limit-rate", "600K", "-o", "copy"];
         let words = [&words[..], &["http://10.99.0.1/file"]].concat();
         let curl = edge.bench.spawn(Side::Client, &words);
         edge.until_copied(500_000);
-        edge.bench.set("b", "loss=100%");
         let owed = loop {
+            edge.bench.set("b", "loss=100%");
             until("something is owed", || {
                 let status = edge.status("node");
                 (count(&status, "/flows/0/owed_bytes") > 0).then_some(())
@@ -144,7 +144,10 @@ fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
                 (last.1.elapsed() > QUIET).then_some(())
             });
             match count(&edge.status("node"), "/flows/0/owed_bytes") {
-                0 => edge.bench.set("a", "down.loss=0%"),
+                0 => {
+                    edge.bench.set("a", "down.loss=0%");
+                    edge.bench.set("b", "loss=0%");
+                }
                 owed => break owed,
             }
         };

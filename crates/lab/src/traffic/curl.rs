@@ -123,16 +123,14 @@ pub(super) fn run(route: &Route, window: Window, recorder: &mut Recorder) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::served;
 
     #[test]
     fn the_output_of_curl_is_counted() {
         if programs::find("curl").is_err() {
             return;
         }
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let route = Route::direct(probe.local_addr().unwrap());
-        drop(probe);
-        serve(curl_beside(route.target)).unwrap();
+        let route = served(curl_beside, serve);
         let window = Window {
             epoch_ns: now_ns(),
             duration_ms: 1500,

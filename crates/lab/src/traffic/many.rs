@@ -253,15 +253,11 @@ async fn socks_connect(stream: &mut TcpStream, target: SocketAddr) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::now_ns;
+    use crate::traffic::{now_ns, served};
 
     /// A server on a free port, and a run of that duration.
     fn run_for(duration_ms: u64, kind: Kind) -> Recorder {
-        // The server of many connections listens on a port near that of the route.
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let route = Route::direct(probe.local_addr().unwrap());
-        drop(probe);
-        serve(many_beside(route.target)).unwrap();
+        let route = served(many_beside, serve);
         let window = Window {
             epoch_ns: now_ns(),
             duration_ms,

@@ -177,6 +177,25 @@ pub(crate) fn curl_beside(target: SocketAddr) -> SocketAddr {
     SocketAddr::new(target.ip(), target.port().saturating_add(4))
 }
 
+/// A route to a server that runs beside its target.
+#[cfg(test)]
+pub(crate) fn served(
+    beside: fn(SocketAddr) -> SocketAddr,
+    serve: fn(SocketAddr) -> std::io::Result<()>,
+) -> Route {
+    loop {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let route = Route::direct(probe.local_addr().unwrap());
+        drop(probe);
+        match serve(beside(route.target)) {
+            Ok(()) => return route,
+            // The port beside a free one may be taken.
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// The traffic of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
