@@ -1,5 +1,5 @@
-//! Sockets from a service manager (sd_listen_fds(3)): they outlive the server, so that clients which
-//! connect while it restarts wait instead of being refused.
+//! Sockets from a service manager (sd_listen_fds(3)): they outlive the server, so that clients
+//! connecting while it restarts wait instead of being refused.
 
 use listenfd::ListenFd;
 use sumlink_transport::{ServerError, Sockets};

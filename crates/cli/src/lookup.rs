@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use sumlink_dns::Name;
 use sumlink_dns::stub::{AddressQuestion, ServiceQuestion, nameservers};
 use sumlink_transport::config::ClientConfig;
-use sumlink_transport::links::{Lookup, Service, is_service};
+use sumlink_transport::links::{Lookup, Service, is_service, usable};
 use sumlink_transport::resolver::{RESOLV_CONF, ResolverSource, Resolvers};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
@@ -33,7 +33,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Lets a client whose servers are in the DNS look them up.
+/// Lets a client with servers in the DNS look them up.
 pub(crate) fn with_services(mut config: ClientConfig) -> ClientConfig {
     let asks = config.servers().any(|(server, _)| is_service(server));
     if asks && config.lookup.is_none() {
@@ -48,7 +48,7 @@ pub(crate) async fn addresses_of_server(server: &str) -> io::Result<Vec<SocketAd
         return Ok(lookup_host(server).await?.collect());
     }
     let mut addresses = Vec::new();
-    for service in SystemLookup.look_up_services(server.to_owned()).await? {
+    for service in usable(services_of_system(server).await?)? {
         addresses.extend(lookup_host(service.address()).await?);
     }
     Ok(addresses)
@@ -111,15 +111,7 @@ pub(crate) async fn services(resolvers: &Resolvers, name: &str) -> io::Result<Ve
         priority: record.priority,
         weight: record.weight,
     };
-    // A root says that there is no such service.
-    let found = found
-        .into_iter()
-        .filter(|record| record.target != Name::root());
-    let found: Vec<Service> = found.map(service).collect();
-    match found.is_empty() {
-        true => Err(io::Error::other("the name has no SRV record with a server")),
-        false => Ok(found),
-    }
+    Ok(found.into_iter().map(service).collect())
 }
 
 async fn ask(resolvers: &Resolvers, message: &[u8]) -> io::Result<Vec<u8>> {

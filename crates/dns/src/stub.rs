@@ -1,6 +1,6 @@
-//! Questions for the addresses of a name or its servers, for a program that asks a resolver over a
-//! socket of its own: the gateway looks up its server while this machine's resolver is the gateway
-//! itself, or blocked, and the C library has no function for SRV records.
+//! Questions for the addresses of a name or its servers, for a program that asks a resolver without
+//! the C library. The library has no function for SRV records, and while the gateway looks up its
+//! server, the library's resolver is the gateway itself, or blocked.
 
 use std::net::IpAddr;
 

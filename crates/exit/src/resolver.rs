@@ -97,7 +97,7 @@ impl Resolvers {
         }
     }
 
-    /// Sends the queries of [`Resolvers::ask`] with this firewall mark (`SO_MARK`, socket(7)), which
+    /// Sends the queries of [`Resolvers::ask`] with this firewall mark (`SO_MARK`, socket(7)). That
     /// needs CAP_NET_ADMIN.
     #[must_use]
     pub fn with_mark(mut self, mark: u32) -> Self {

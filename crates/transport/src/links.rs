@@ -35,7 +35,7 @@ pub use glob::{Overlap, is_pattern, name_matches, overlap};
 use netlink::Netlink;
 pub use own::OwnAddresses;
 pub use resolver::Lookup;
-pub use services::{MAX_SERVICES, Service, is_service, with_listed_servers};
+pub use services::{MAX_SERVICES, Service, is_service, usable, with_listed_servers};
 pub use watch::Watch;
 
 /// The current state of a network interface.

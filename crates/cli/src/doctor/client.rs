@@ -125,7 +125,12 @@ async fn servers(
 ) -> Result<Option<(ClientConfig, Vec<SocketAddr>)>, CliError> {
     const SUBJECT: &str = "server";
     let config = match with_listed_servers(config).await {
-        Ok(config) => config,
+        Ok((config, failed)) => {
+            for error in failed {
+                found.warn(SUBJECT, CliError::from(error))?;
+            }
+            config
+        }
         Err(error) => {
             let error = CliError::from(error);
             found.fail(SUBJECT, error.exit(), error)?;

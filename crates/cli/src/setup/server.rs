@@ -22,7 +22,7 @@ use crate::error::CliError;
 pub(super) struct ServerSetup {
     /// Listen for clients on this address; PORT alone and `*:PORT` mean all IPv4 and IPv6
     /// addresses. Default: the port of the first --address; without one 443, or 7443 if that is
-    /// taken.
+    /// taken. Where a service may not have ports below 1024, 7443 replaces them.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server_listen)]
     listen: Option<SocketAddr>,
     /// Authorize the client with this public key; takes several keys and is repeatable. Default:
@@ -42,38 +42,45 @@ pub(super) struct ServerSetup {
 /// The port if [`SERVER_PORT`] cannot be had.
 const OTHER_PORT: u16 = 7443;
 
+/// Ports below need a permission (`net.ipv4.ip_unprivileged_port_start`, ip(7)).
+const LOW_PORTS: u16 = 1024;
+
 /// All IPv4 and IPv6 addresses with this port.
 fn everywhere(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)
 }
 
-/// Where a server listens that has these addresses for clients, and why not on [`SERVER_PORT`].
+/// Where a server listens that has these addresses for clients, and why on another port than the
+/// first address or [`SERVER_PORT`].
 fn proposed(
     addresses: &[String],
     try_port: impl FnOnce(u16) -> io::Result<()>,
 ) -> (SocketAddr, Option<String>) {
     let port = addresses.first().and_then(|first| first.rsplit_once(':'));
-    if let Some(port) = port.and_then(|(_, port)| port.parse().ok()) {
-        return (everywhere(port), None);
-    }
-    let reason = match try_port(SERVER_PORT) {
-        Ok(()) => return (everywhere(SERVER_PORT), None),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => "another program has it",
+    let given = port.and_then(|(_, port)| port.parse().ok());
+    let port = given.unwrap_or(SERVER_PORT);
+    let reason = match try_port(port) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             "the server may not have it"
         }
-        // A server on another port fails likewise, with the reason.
-        Err(_) => return (everywhere(SERVER_PORT), None),
+        // A port of an address is one that clients use: perhaps the program that has it goes.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && given.is_none() => {
+            "another program has it"
+        }
+        // After other errors, a server on another port fails likewise, with the reason.
+        _ => return (everywhere(port), None),
     };
-    let note = format!(
-        "port {OTHER_PORT} instead of {SERVER_PORT}, which more networks let through: {reason}"
-    );
+    let consequence = match given {
+        Some(_) => format!("forward port {port} of the address to it"),
+        None => format!("more networks let {port} through"),
+    };
+    let note = format!("port {OTHER_PORT} instead of {port}: {reason}; {consequence}");
     (everywhere(OTHER_PORT), Some(note))
 }
 
 /// Whether the server could have the port on all addresses.
 fn try_port(place: &Place, port: u16) -> io::Result<()> {
-    if !place.may_bind_low_ports() {
+    if port < LOW_PORTS && !place.may_bind_low_ports() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     TcpListener::bind(everywhere(port)).map(drop)
@@ -149,7 +156,7 @@ impl ServerSetup {
         })
     }
 
-    /// Where the server listens unless that is said, and why not on [`SERVER_PORT`].
+    /// Where the server listens without `--listen`, with a note if that is not as expected.
     fn default_listen(&self, files: &Files, place: &Place) -> (SocketAddr, Option<String>) {
         // A server that runs has its port.
         match self
@@ -267,10 +274,27 @@ mod tests {
             assert_eq!(listen.to_string(), "[::]:7443");
             assert!(note.unwrap().contains("instead of 443"), "{kind}");
         }
+    }
+
+    #[test]
+    fn the_port_of_an_address_is_proposed_if_the_server_may_have_it() {
         for (address, expected) in [("h:8443", "[::]:8443"), ("[2001:db8::1]:7", "[::]:7")] {
-            let (listen, note) = proposed(&[address.to_owned()], |_| unreachable!());
-            assert_eq!((listen.to_string().as_str(), note), (expected, None));
+            for taken in [false, true] {
+                let try_port = |_| match taken {
+                    true => Err(io::ErrorKind::AddrInUse.into()),
+                    false => Ok(()),
+                };
+                let (listen, note) = proposed(&[address.to_owned()], try_port);
+                assert_eq!((listen.to_string().as_str(), note), (expected, None));
+            }
         }
+        let denied = |_| Err(io::ErrorKind::PermissionDenied.into());
+        let (listen, note) = proposed(&["h:443".to_owned()], denied);
+        assert_eq!(listen.to_string(), "[::]:7443");
+        assert!(
+            note.unwrap()
+                .ends_with("forward port 443 of the address to it")
+        );
     }
 
     #[tokio::test]

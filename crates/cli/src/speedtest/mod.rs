@@ -154,7 +154,7 @@ pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
 
 /// The configuration for the server that the client would use now.
 pub(crate) async fn answering(config: ClientConfig) -> Result<ClientConfig, CliError> {
-    let config = with_listed_servers(config).await?;
+    let (config, _) = with_listed_servers(config).await?;
     if config.alternatives.is_empty() {
         return Ok(config);
     }

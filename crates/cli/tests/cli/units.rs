@@ -37,7 +37,7 @@ fn each_service_has_its_own_user_and_bounds() {
 #[test]
 fn the_server_may_listen_on_a_low_port_and_its_socket_has_both_kinds() {
     assert_eq!(value(SERVER, "AmbientCapabilities"), "CAP_NET_BIND_SERVICE");
-    // Capabilities in a namespace of its own users are none for ports.
+    // In a namespace of users, the capability would not count for ports.
     assert!(!SERVER.lines().any(|line| line == "PrivateUsers=yes"));
     for key in ["ListenStream", "ListenDatagram"] {
         assert_eq!(value(SOCKET, key), "443");

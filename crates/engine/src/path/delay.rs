@@ -12,8 +12,8 @@ const LONGEST: f64 = 60.0;
 /// that.
 const GROWTH: f64 = 4.0;
 
-/// Share of a path's segments that TCP sends again from which repairs are lost, too. It is a mean of
-/// about a thousand segments; random loss of two percent does not reach it.
+/// Share of a path's segments that TCP sends again, above which repairs are lost as well. It is a
+/// mean of about a thousand segments; random loss of two percent does not reach it.
 const HEAVY_LOSS: f64 = 0.04;
 
 /// Least ratio of the pacing rate to the delivery rate in BBR's startup, where it is 2.89.

@@ -115,7 +115,7 @@ impl ReceiveBuffer {
     }
 }
 
-/// The window in bytes that TCP has announced last (`tcpi_rcv_wnd` of linux/tcp.h, since Linux 6.2).
+/// The window in bytes that TCP announced last (`tcpi_rcv_wnd` of linux/tcp.h, since Linux 6.2).
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 
-use super::services::Service;
+use super::services::{Service, no_services};
 use crate::api::error::ConnectError;
 
 /// The resolver's answer.
@@ -23,8 +23,10 @@ pub trait Lookup: fmt::Debug + Send + Sync {
     fn look_up(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 
     /// The SRV records of `name` (RFC 2782), for a client with a [server of that
-    /// kind](super::is_service).
-    fn look_up_services(&self, name: String) -> BoxFuture<'static, io::Result<Vec<Service>>>;
+    /// kind](super::is_service). Fails unless it is implemented.
+    fn look_up_services(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<Service>>> {
+        std::future::ready(Err(no_services())).boxed()
+    }
 }
 
 /// Looks up the server's addresses, at first and when it may have moved.

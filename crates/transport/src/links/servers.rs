@@ -1,5 +1,10 @@
 //! Which of several servers a client uses.
 
+mod known;
+mod race;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +16,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use self::known::{Known, Rank};
+use self::race::Race;
 use super::dialer::{Dialer, NO_SESSION};
 use super::manager::{wanted, ways};
 use super::policy::Policies;
 use super::resolver::Resolver;
-use super::services::{Preferred, is_service, servers_of};
-use crate::api::config::{ClientConfig, ServerChoice};
+use super::services::{is_service, servers_of};
+use crate::api::config::ClientConfig;
 use crate::api::error::ConnectError;
 use crate::links;
 use crate::links::names::Names;
@@ -40,8 +47,8 @@ const LAST_CHANCE: Duration = Duration::from_millis(700);
 /// Pause before the other servers are tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
-/// Interval at which preferred servers are tried; doubles up to the second value while
-/// none answers.
+/// Interval at which preferred servers are tried; doubles up to the second value while none
+/// answers.
 const RETURN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
 
 /// How long a server is not tried for a return after a session with it has failed.
@@ -53,77 +60,17 @@ const REFRESH: Duration = Duration::from_secs(300);
 /// Age of the DNS's answer up to which a client without a session uses it again.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// The servers of a client. Each keeps its place, a number, while the client runs.
+/// The servers of a client, each with its place ([`Known`]).
 #[derive(Debug)]
 pub(crate) struct Servers {
     /// The configuration as given, with names of SRV records.
     config: Arc<ClientConfig>,
     known: Mutex<Known>,
+    /// When the SRV records were looked up last, with or without success.
+    asked: Mutex<Option<Instant>>,
     policies: Policies,
     /// When a session with each server failed last.
     failed_at: Mutex<BTreeMap<usize, Instant>>,
-}
-
-/// The servers known so far, by their place.
-#[derive(Debug, Default)]
-struct Known {
-    each: Vec<Server>,
-    /// When the SRV records were looked up last, with or without success.
-    asked: Option<Instant>,
-}
-
-/// One of several servers.
-#[derive(Debug)]
-struct Server {
-    /// The configuration of sessions with it.
-    config: Arc<ClientConfig>,
-    rank: Rank,
-    /// The entry of the configuration that it comes from.
-    entry: usize,
-    /// Whether it is still in the DNS; always for HOST:PORT.
-    is_listed: bool,
-}
-
-/// Place in the order of preference; a client prefers the least, and among equal ones the server
-/// that answers first.
-type Rank = (usize, usize, usize);
-
-impl Known {
-    /// Replaces the servers of an entry of the configuration; those from before keep their place.
-    fn set(&mut self, config: &ClientConfig, entry: usize, found: &[Preferred]) {
-        for server in self.each.iter_mut().filter(|server| server.entry == entry) {
-            server.is_listed = false;
-        }
-        let (_, server_key) = config.servers().nth(entry).expect("an entry of the list");
-        for (at, one) in found.iter().enumerate() {
-            let rank = match config.server_choice {
-                ServerChoice::Fastest => (0, one.group, 0),
-                ServerChoice::Listed => (entry, one.group, at),
-            };
-            let mut servers = self.each.iter_mut();
-            let known =
-                servers.find(|server| server.entry == entry && server.config.server == one.server);
-            match known {
-                Some(known) => {
-                    known.is_listed = true;
-                    // Another draw of the weights is no reason to move.
-                    if known.rank.1 != one.group {
-                        known.rank = rank;
-                    }
-                }
-                None => {
-                    let mut config = config.clone();
-                    (config.server, config.server_key) = (one.server.clone(), server_key);
-                    self.each.push(Server {
-                        config: Arc::new(config),
-                        rank,
-                        entry,
-                        is_listed: true,
-                    });
-                }
-            }
-        }
-    }
 }
 
 /// Why a session leaves its server for another one.
@@ -136,19 +83,10 @@ pub(crate) struct Move {
 
 impl Servers {
     pub(crate) fn new(config: ClientConfig, policies: Policies) -> Self {
-        let mut known = Known::default();
-        for (entry, (server, _)) in config.servers().enumerate() {
-            if !is_service(server) {
-                let only = Preferred {
-                    server: server.to_owned(),
-                    group: 0,
-                };
-                known.set(&config, entry, &[only]);
-            }
-        }
         Self {
+            known: Mutex::new(Known::of(&config)),
             config: Arc::new(config),
-            known: Mutex::new(known),
+            asked: Mutex::default(),
             policies,
             failed_at: Mutex::default(),
         }
@@ -161,7 +99,7 @@ impl Servers {
 
     /// The configuration for sessions with this server.
     pub(crate) fn config(&self, place: usize) -> Arc<ClientConfig> {
-        Arc::clone(&self.known().each[place].config)
+        Arc::new(self.known().config(&self.config, place))
     }
 
     /// Whether there is a server besides these.
@@ -171,20 +109,19 @@ impl Servers {
 
     /// The places of the servers to use now.
     fn places(&self) -> Vec<usize> {
-        let known = self.known();
-        let listed = known.each.iter().enumerate();
-        listed
-            .filter(|(_, server)| server.is_listed)
-            .map(|(place, _)| place)
-            .collect()
+        self.known().places()
     }
 
     fn rank(&self, place: usize) -> Rank {
-        self.known().each[place].rank
+        self.known().rank(place)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_services(&self) -> bool {
@@ -198,7 +135,7 @@ impl Servers {
     ///
     /// The last error, if no server is known.
     async fn refresh(&self, age: Duration) -> Result<(), ConnectError> {
-        let asked = self.known().asked;
+        let asked = *self.asked();
         let is_due = asked.is_none_or(|asked| asked.elapsed() >= age) || self.places().is_empty();
         if !self.has_services() || !is_due {
             return Ok(());
@@ -212,11 +149,11 @@ impl Servers {
         let answers = futures_util::future::join_all(look_ups).await;
         let mut last = None;
         {
+            *self.asked() = Some(Instant::now());
             let mut known = self.known();
-            known.asked = Some(Instant::now());
             for (entry, name, found) in answers {
                 match found {
-                    Ok(found) => known.set(&self.config, entry, &found),
+                    Ok(found) => known.set(self.config.server_choice, entry, &found),
                     Err(error) => {
                         tracing::debug!(%name, %error, "cannot look up the servers");
                         last = Some(error);
@@ -299,7 +236,7 @@ impl Servers {
                             if race.note(place, answers) {
                                 return race.best();
                             }
-                            if race.best.is_some() && grace.is_none() {
+                            if race.best().is_some() && grace.is_none() {
                                 grace = Some(Instant::now() + GRACE);
                             }
                         }
@@ -468,226 +405,4 @@ async fn look(session: &UnboundedSender<Command>) -> Option<Use> {
     let (reply, answer) = oneshot::channel();
     session.send(Command::Look(reply)).ok()?;
     answer.await.ok()
-}
-
-/// The answers of servers so far.
-#[derive(Debug)]
-struct Race {
-    /// The servers that have not answered, by preference.
-    waiting: BTreeSet<(Rank, usize)>,
-    /// The best that has answered.
-    best: Option<(Rank, usize)>,
-}
-
-impl Race {
-    fn new(servers: impl IntoIterator<Item = (Rank, usize)>) -> Self {
-        Self {
-            waiting: servers.into_iter().collect(),
-            best: None,
-        }
-    }
-
-    fn best(&self) -> Option<usize> {
-        self.best.map(|(_, place)| place)
-    }
-
-    /// Records an answer, or that there will be none; returns whether the race is over.
-    fn note(&mut self, place: usize, answers: bool) -> bool {
-        let server = self.waiting.iter().find(|(_, waiting)| *waiting == place);
-        let Some((rank, _)) = server.copied() else {
-            return self.is_over();
-        };
-        self.waiting.remove(&(rank, place));
-        if answers && self.best.is_none_or(|(best, _)| rank < best) {
-            self.best = Some((rank, place));
-        }
-        self.is_over()
-    }
-
-    fn is_over(&self) -> bool {
-        let first = self.waiting.first();
-        match self.best {
-            None => first.is_none(),
-            Some((best, _)) => first.is_none_or(|(rank, _)| *rank >= best),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-    use std::io;
-    use std::net::SocketAddr;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::carrier::keys::SecretKey;
-    use crate::links::{Lookup, Service};
-
-    /// A rank for a list without priorities.
-    fn listed(place: usize) -> (Rank, usize) {
-        ((place, 0, 0), place)
-    }
-
-    #[test]
-    fn the_fastest_of_equal_servers_ends_the_race() {
-        let mut race = Race::new([0, 1, 2].map(|place| ((0, 0, 0), place)));
-        assert!(!race.note(2, false));
-        assert!(race.note(1, true));
-        assert_eq!(race.best(), Some(1));
-    }
-
-    #[test]
-    fn a_later_server_of_the_list_waits_for_the_earlier_ones() {
-        let mut race = Race::new([0, 1, 2].map(listed));
-        assert!(!race.note(2, true));
-        assert!(!race.note(0, false));
-        assert_eq!(race.best(), Some(2), "after the grace");
-        assert!(race.note(1, true));
-        assert_eq!(race.best(), Some(1));
-    }
-
-    proptest! {
-        /// Whatever the order of the answers: the first answer among the most preferred servers
-        /// that answer.
-        #[test]
-        fn every_race_has_the_right_winner(
-            answers in prop::collection::btree_map(0..8_usize, (any::<bool>(), 0..3_usize), 1..8),
-            seed in any::<u64>(),
-        ) {
-            let rank = |place: usize| (0, answers[&place].1, 0);
-            let mut order: Vec<usize> = answers.keys().copied().collect();
-            let mut race = Race::new(order.iter().map(|place| (rank(*place), *place)));
-            order.sort_by_key(|place| (*place as u64).wrapping_mul(seed | 1).rotate_left(17));
-            let mut ended = false;
-            for place in &order {
-                prop_assert!(!ended);
-                ended = race.note(*place, answers[place].0);
-                if ended {
-                    break;
-                }
-            }
-            prop_assert!(ended, "all have answered or failed");
-            let answering = order.iter().copied().filter(|place| answers[place].0);
-            prop_assert_eq!(race.best(), answering.min_by_key(|place| rank(*place)));
-        }
-    }
-
-    #[test]
-    fn a_race_without_answers_ends_with_the_last_failure() {
-        let mut race = Race::new([0, 2].map(listed));
-        assert!(!race.note(0, false));
-        assert!(race.note(2, false));
-        assert_eq!(race.best(), None);
-    }
-
-    /// The DNS: each time the next of these answers, `None` for a failure.
-    #[derive(Debug)]
-    struct Zone {
-        answers: Vec<Option<Vec<(&'static str, u16)>>>,
-        asked: AtomicUsize,
-    }
-
-    impl Lookup for Zone {
-        fn look_up(&self, _: String, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-            ready(Err(io::Error::other("not in this test"))).boxed()
-        }
-
-        fn look_up_services(&self, _: String) -> BoxFuture<'static, io::Result<Vec<Service>>> {
-            let answer = &self.answers[self.asked.fetch_add(1, Ordering::Relaxed)];
-            let services = answer.as_ref().map(|servers| {
-                let service = |&(host, priority): &(&str, u16)| Service {
-                    host: host.to_owned(),
-                    port: 443,
-                    priority,
-                    weight: 1,
-                };
-                servers.iter().map(service).collect()
-            });
-            ready(services.ok_or_else(|| io::Error::other("no answer"))).boxed()
-        }
-    }
-
-    type ZoneAnswer = Option<Vec<(&'static str, u16)>>;
-
-    fn servers(choice: ServerChoice, answers: Vec<ZoneAnswer>) -> Servers {
-        let key = SecretKey::generate().unwrap();
-        let mut config = ClientConfig::new("_sumlink._tcp.example.org", key.public(), key.clone())
-            .server_choice(choice);
-        config.lookup = Some(Arc::new(Zone {
-            answers,
-            asked: AtomicUsize::new(0),
-        }));
-        Servers::new(config, Policies::new(&[], None).unwrap())
-    }
-
-    fn listed_names(servers: &Servers) -> Vec<String> {
-        let places = servers.places();
-        let name = |place: &usize| servers.config(*place).server.clone();
-        places.iter().map(name).collect()
-    }
-
-    #[tokio::test]
-    async fn servers_of_the_dns_come_and_go_and_keep_their_places() {
-        let both = vec![("a", 1), ("b", 1)];
-        let servers = servers(
-            ServerChoice::Fastest,
-            vec![Some(both), Some(vec![("b", 1), ("c", 2)]), None],
-        );
-        assert_eq!(listed_names(&servers), [""; 0]);
-        servers.refresh(Duration::ZERO).await.unwrap();
-        let mut first = listed_names(&servers);
-        first.sort();
-        assert_eq!(first, ["a:443", "b:443"]);
-        let of_b = |servers: &Servers| {
-            let places = servers.places();
-            let is_b = |place: &usize| servers.config(*place).server == "b:443";
-            places.into_iter().find(is_b).unwrap()
-        };
-        let place = of_b(&servers);
-        servers.refresh(FRESH).await.unwrap();
-        assert_eq!(of_b(&servers), place, "not asked again");
-        servers.refresh(Duration::ZERO).await.unwrap();
-        assert_eq!(of_b(&servers), place);
-        let mut second = listed_names(&servers);
-        second.sort();
-        assert_eq!(second, ["b:443", "c:443"]);
-        servers.refresh(Duration::ZERO).await.unwrap();
-        assert_eq!(listed_names(&servers).len(), 2, "a failure changes nothing");
-        let failed = BTreeSet::from([place]);
-        assert!(servers.has_others(&failed));
-    }
-
-    #[tokio::test]
-    async fn a_session_returns_to_a_server_with_a_lower_priority_number() {
-        for choice in [ServerChoice::Fastest, ServerChoice::Listed] {
-            let all = vec![("spare", 20), ("main", 10)];
-            let servers = servers(choice, vec![Some(all)]);
-            servers.refresh(Duration::ZERO).await.unwrap();
-            let place = |name: &str| {
-                let places = servers.places();
-                let is_it = |place: &usize| servers.config(*place).server == name;
-                places.into_iter().find(is_it).unwrap()
-            };
-            let (main, spare) = (place("main:443"), place("spare:443"));
-            assert_eq!(servers.preferred(spare), [main]);
-            assert_eq!(servers.preferred(main), [0; 0]);
-            servers.note_failure(main);
-            assert_eq!(servers.preferred(spare), [0; 0], "a failed one rests");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_name_without_servers_is_an_error() {
-        for answer in [None, Some(vec![]), Some(vec![(".", 0)])] {
-            let servers = servers(ServerChoice::Fastest, vec![answer]);
-            let error = servers.choose(&BTreeSet::new()).await.unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains("_sumlink._tcp.example.org"), "{text}");
-        }
-    }
 }

@@ -44,6 +44,24 @@ pub fn is_service(server: &str) -> bool {
     server.starts_with('_')
 }
 
+/// The error of a lookup that knows addresses only.
+pub(super) fn no_services() -> io::Error {
+    io::Error::other("this client has no lookup for SRV records")
+}
+
+/// The records that name a server.
+///
+/// # Errors
+///
+/// There are none.
+pub fn usable(mut services: Vec<Service>) -> io::Result<Vec<Service>> {
+    services.retain(|service| service.host != ".");
+    match services.is_empty() {
+        true => Err(io::Error::other("the name has no SRV record with a server")),
+        false => Ok(services),
+    }
+}
+
 /// A server of a client, and its place in the order of preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preferred {
@@ -70,17 +88,9 @@ pub(super) async fn servers_of(
                 format!("no answer within {} s", PATIENCE.as_secs()),
             )),
         },
-        None => Err(io::Error::other(
-            "this client has no lookup for SRV records",
-        )),
+        None => Err(no_services()),
     };
-    let found = found.and_then(|mut found| {
-        found.retain(|service| service.host != ".");
-        match found.is_empty() {
-            true => Err(io::Error::other("the name has no SRV record with a server")),
-            false => Ok(found),
-        }
-    });
+    let found = found.and_then(usable);
     let random = SystemRandom::new();
     let draw = |limit: u32| {
         let mut bytes = [0; 8];
@@ -96,28 +106,37 @@ pub(super) async fn servers_of(
         })
 }
 
-/// The configuration with the servers that the DNS lists now in place of the names of SRV records.
+/// The configuration with the servers that the DNS lists now in place of the names of SRV records,
+/// and the errors of names without any.
 ///
 /// # Errors
 ///
-/// [`ConnectError::Resolve`] if the DNS lists no server for a name.
-pub async fn with_listed_servers(mut config: ClientConfig) -> Result<ClientConfig, ConnectError> {
-    let mut listed = Vec::new();
+/// The last of these errors, if no server is left.
+pub async fn with_listed_servers(
+    mut config: ClientConfig,
+) -> Result<(ClientConfig, Vec<ConnectError>), ConnectError> {
+    let (mut listed, mut failed) = (Vec::new(), Vec::new());
     for (server, server_key) in config.servers() {
         match is_service(server) {
-            true => {
-                let found = servers_of(server, &config).await?;
-                listed.extend(found.into_iter().map(|one| (one.server, server_key)));
-            }
+            true => match servers_of(server, &config).await {
+                Ok(found) => listed.extend(found.into_iter().map(|one| (one.server, server_key))),
+                Err(error) => failed.push(error),
+            },
             false => listed.push((server.to_owned(), server_key)),
         }
     }
     let mut listed = listed.into_iter();
-    if let Some((server, server_key)) = listed.next() {
-        (config.server, config.server_key) = (server, server_key);
+    match (listed.next(), failed.pop()) {
+        (Some(first), last) => {
+            (config.server, config.server_key) = first;
+            failed.extend(last);
+        }
+        (None, Some(last)) => return Err(last),
+        // A configuration has a server at least.
+        (None, None) => {}
     }
     let others = listed.map(|(server, server_key)| Alternative { server, server_key });
-    Ok(config.alternatives(others.collect()))
+    Ok((config.alternatives(others.collect()), failed))
 }
 
 /// All servers by priority, those of one priority drawn by weight (RFC 2782, "Usage rules").
@@ -216,8 +235,10 @@ mod tests {
             all in prop::collection::vec(("[a-h]", 0..4_u16, 0..5_u16), 0..20),
             seed in any::<u32>(),
         ) {
-            let services: Vec<Service> =
-                all.iter().map(|(host, priority, weight)| service(host, *priority, *weight)).collect();
+            let services: Vec<Service> = all
+                .iter()
+                .map(|(host, priority, weight)| service(host, *priority, *weight))
+                .collect();
             let mut drawn = seed;
             let ordered = in_order(services, |limit| {
                 drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -230,7 +251,8 @@ mod tests {
             // The priority of a host is its least.
             for pair in ordered.windows(2) {
                 let least = |one: &Preferred| {
-                    all.iter().filter(|(host, ..)| one.server == format!("{host}:443")).map(|(_, p, _)| *p).min()
+                    let same = all.iter().filter(|(host, ..)| one.server == format!("{host}:443"));
+                    same.map(|(_, priority, _)| *priority).min()
                 };
                 prop_assert!(least(&pair[0]) <= least(&pair[1]));
                 prop_assert_eq!(pair[0].group == pair[1].group, least(&pair[0]) == least(&pair[1]));

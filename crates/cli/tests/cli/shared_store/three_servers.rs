@@ -26,10 +26,15 @@ async fn is_elsewhere(client: &Client, server: &str) -> bool {
 /// Adds clients to the database, which the servers do not read while they do not run.
 fn add_clients(scene: &Scene, keys: &[SecretKey]) {
     let rows = keys.iter().enumerate().map(|(number, key)| {
-        let hex: String = key.public().as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+        let hex: String = key
+            .public()
+            .as_bytes()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         format!(
-            "INSERT INTO sumlink_clients SELECT decode('{hex}', 'hex'), 'client-{number}', created, \
-             disabled, expires, quota, 0, 0, sent_now, received_now, changed \
+            "INSERT INTO sumlink_clients SELECT decode('{hex}', 'hex'), 'client-{number}', \
+             created, disabled, expires, quota, 0, 0, sent_now, received_now, changed \
              FROM sumlink_clients WHERE name = 'first';"
         )
     });

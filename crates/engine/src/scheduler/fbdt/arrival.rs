@@ -136,7 +136,7 @@ pub(super) enum Caution {
 struct Trip {
     /// Seconds until a byte handed over now reaches the peer.
     delay: f64,
-    /// Seconds by which it may be later, which no measurement shows: in slow start, or for a repair.
+    /// Seconds by which it may be later, unseen by measurements: in slow start, or for a repair.
     caution: f64,
     /// Bytes per second.
     rate: f64,
