@@ -24,7 +24,7 @@ pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
 pub use datagrams::{Arrival, Call, Datagrams, Measured, Playout, SETTLE};
 pub use join::{in_series, join};
-pub use lag::Lag;
+pub use lag::{Delivery, Lag};
 pub use record::{Connections, DatagramsRecord, EndsRecord, FlowRecord, ObjectRecord};
 pub use series::{direction_name, rate, series, set_delays, set_shares, sum_series};
 pub use summary::{

@@ -5,6 +5,7 @@
 //! DIR/report.html                          the page: no scripts, no external resources
 //! DIR/figures/SCENARIO-throughput.svg      goodput and link rates over time
 //! DIR/figures/SCENARIO-distribution.svg    completion times, message delays or goodput of intervals, as CDFs
+//! DIR/figures/SCENARIO-lag.svg             in-order delivery and its lag behind each link alone, over time
 //! DIR/figures/SCENARIO-plane.svg           one link's goodput against the others'
 //! DIR/figures/SCENARIO-*.csv               the data of the figures; SCENARIO-table.csv is the table
 //! DIR/SCENARIO/summary.json                the table for programs

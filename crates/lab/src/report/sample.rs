@@ -230,7 +230,7 @@ impl Case {
             direction: "down".to_owned(),
             goodput_bps: mean(goodput),
             goodput: goodput.clone(),
-            arrivals: Vec::new(),
+            arrivals: self.arrivals(goodput),
         };
         let mut goodput = series[0].clone();
         for (sum, other) in goodput.bps.iter_mut().zip(&series[1].bps) {
@@ -316,6 +316,15 @@ impl Case {
             interval_s: 0.1,
             bps: bps.map(f64::round).collect(),
         }
+    }
+
+    /// Arrivals of 10 ms each, recorded in one of the cases.
+    fn arrivals(&self, goodput: &Series) -> Vec<u64> {
+        if self.name != "loss" {
+            return Vec::new();
+        }
+        let tenths = goodput.bps.iter().flat_map(|bps| [*bps; 10]);
+        tenths.map(|bps| (bps / 8.0 / 100.0) as u64).collect()
     }
 
     fn completions(&self, system: &str, mbps: [f64; 2], dice: &mut Dice) -> Vec<Completion> {

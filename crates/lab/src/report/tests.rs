@@ -33,6 +33,7 @@ fn the_figures_of_the_sample() {
     insta::assert_snapshot!("summary", read("loss/summary.json"));
     insta::assert_snapshot!("table", read("figures/loss-table.csv"));
     insta::assert_snapshot!("plane", read("figures/loss-plane.svg"));
+    insta::assert_snapshot!("lag", read("figures/loss-lag.svg"));
     insta::assert_snapshot!("distribution", read("figures/files-distribution.svg"));
     let names: Vec<_> = files
         .iter()

@@ -45,39 +45,77 @@ impl Lag {
             .filter(|link| Some(&link.link) == best.link.as_ref());
         let limit_s = 2.0 * delays.filter_map(|link| link.delay_s).sum::<f64>() + LIMIT_BASE_S;
         let mut lag = None;
-        for direction in ["down", "up"] {
-            let own = delivered(run.flows.iter().filter(|flow| flow.direction == direction));
-            let links = alone
-                .flows
-                .iter()
-                .filter(|flow| flow.direction == direction);
-            let links: Vec<(&Flow, Vec<f64>)> = links
-                .map(|flow| (flow, delivered([flow].into_iter())))
-                .collect();
-            if own.is_empty() || links.is_empty() || links.iter().any(|link| link.1.is_empty()) {
-                continue;
-            }
+        for delivery in Delivery::of(run, alone) {
             let lag = lag.get_or_insert(Self {
                 limit_s,
                 ..Self::default()
             });
-            let curves: Vec<Vec<f64>> = links.iter().map(|link| behind(&own, &link.1)).collect();
-            for index in 0..own.len() {
-                let at = |curve: &Vec<f64>| curve.get(index).copied().unwrap_or(0.0);
-                let most = curves
-                    .iter()
-                    .zip(&links)
-                    .max_by(|a, b| at(a.0).total_cmp(&at(b.0)));
-                let Some((curve, (flow, _))) = most else {
-                    continue;
-                };
-                if at(curve) > lag.limit_s {
+            for (index, (behind_s, link)) in delivery.lag().into_iter().enumerate() {
+                if behind_s > lag.limit_s {
                     lag.above_s += ARRIVAL_INTERVAL.as_secs_f64();
                 }
-                if at(curve) > lag.greatest_s {
-                    lag.greatest_s = at(curve);
+                if behind_s > lag.greatest_s {
+                    lag.greatest_s = behind_s;
                     lag.at_s = (index + 1) as f64 * ARRIVAL_INTERVAL.as_secs_f64();
-                    lag.link = flow.link.clone().unwrap_or_default();
+                    lag.link = link.to_owned();
+                }
+            }
+        }
+        lag
+    }
+}
+
+/// The bytes that a system has delivered in one direction at the end of each
+/// [`ARRIVAL_INTERVAL`], beside those of each link alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// `down` or `up`.
+    pub direction: &'static str,
+    /// Bytes of the system.
+    pub own: Vec<f64>,
+    /// Bytes of each link alone, by its name.
+    pub alone: Vec<(String, Vec<f64>)>,
+}
+
+impl Delivery {
+    /// The directions in which both a run and the links alone recorded their arrivals.
+    pub fn of(run: &Measurement, alone: &Measurement) -> Vec<Self> {
+        let in_direction = |direction| {
+            let flows = |of: &Measurement| {
+                let flows = of
+                    .flows
+                    .iter()
+                    .filter(move |flow| flow.direction == direction);
+                flows.cloned().collect::<Vec<Flow>>()
+            };
+            let own = delivered(flows(run).iter());
+            let links = flows(alone).into_iter().map(|flow| {
+                let bytes = delivered([&flow].into_iter());
+                (flow.link.unwrap_or_default(), bytes)
+            });
+            let alone: Vec<(String, Vec<f64>)> = links.collect();
+            let is_recorded = !own.is_empty()
+                && !alone.is_empty()
+                && alone.iter().all(|(_, bytes)| !bytes.is_empty());
+            is_recorded.then_some(Self {
+                direction,
+                own,
+                alone,
+            })
+        };
+        ["down", "up"]
+            .into_iter()
+            .filter_map(in_direction)
+            .collect()
+    }
+
+    /// The lag in seconds at the end of each interval, behind the link that is named.
+    pub fn lag(&self) -> Vec<(f64, &str)> {
+        let mut lag = vec![(0.0, ""); self.own.len()];
+        for (link, bytes) in &self.alone {
+            for (most, seconds) in lag.iter_mut().zip(behind(&self.own, bytes)) {
+                if seconds > most.0 {
+                    *most = (seconds, link);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The figures of a scenario.
 
 mod distribution;
+mod lag;
 mod plane;
 mod throughput;
 
@@ -24,6 +25,7 @@ pub(super) fn all(view: &View<'_>) -> Vec<Figure> {
     [
         throughput::draw(view),
         distribution::draw(view),
+        lag::draw(view),
         plane::draw(view),
     ]
     .into_iter()
