@@ -36,6 +36,7 @@ pub enum ClientsRequest {
         /// Its name.
         name: String,
         /// The quota.
+        #[serde(deserialize_with = "Option::deserialize")]
         quota: Option<Quota>,
     },
     /// Sets the time after which it may no longer connect.
@@ -43,6 +44,7 @@ pub enum ClientsRequest {
         /// Its name.
         name: String,
         /// Seconds from now; `None` for no limit.
+        #[serde(deserialize_with = "Option::deserialize")]
         seconds: Option<u64>,
     },
     /// Copies the store to a new file; the answer names it.

@@ -43,7 +43,8 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
-    /// The whole new policy; `None` returns to the configuration.
+    /// The whole new policy; `None`, `null` in JSON, returns to the configuration.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub policy: Option<LinkPolicy>,
     /// Whether it survives a restart of the client.
     #[serde(default)]
@@ -123,5 +124,28 @@ mod tests {
             Request::decode(b"{\"cmd\":\"status\"}"),
             Ok(Request::Status {})
         );
+    }
+
+    /// An empty change is more likely an oversight than the wish to discard the policy.
+    #[test]
+    fn a_change_names_its_policy() {
+        let decode = |change: &str| {
+            let line = format!("{{\"cmd\":\"link\",\"name\":\"a\",\"change\":{change}}}");
+            Request::decode(line.as_bytes())
+        };
+        assert!(decode("{}").unwrap_err().contains("missing field `policy`"));
+        let Ok(Request::Link { change, .. }) = decode("{\"policy\":null}") else {
+            panic!("a change with a policy is complete");
+        };
+        let expected = LinkChange {
+            policy: None,
+            keep: false,
+        };
+        assert_eq!(change, Some(expected));
+        for op in ["quota", "expire"] {
+            let line = format!("{{\"cmd\":\"clients\",\"op\":\"{op}\",\"name\":\"a\"}}");
+            let reason = Request::decode(line.as_bytes()).unwrap_err();
+            assert!(reason.contains("missing field"), "{op}: {reason}");
+        }
     }
 }

@@ -204,6 +204,10 @@ impl Policies {
 
     /// Sets a link's policy until the client stops, or permanently with `keep`. `None` restores the
     /// configured policy.
+    ///
+    /// # Errors
+    ///
+    /// Without a file, a policy cannot be kept, nor have a data cap.
     pub(crate) fn set(
         &self,
         link: &str,
@@ -212,6 +216,10 @@ impl Policies {
     ) -> Result<(), StateError> {
         if keep && self.0.file.is_none() {
             return Err(StateError::NoFile);
+        }
+        let has_cap = policy.as_ref().is_some_and(LinkPolicy::has_cap);
+        if has_cap && self.0.file.is_none() {
+            return Err(StateError::NoFileForCap);
         }
         let mut state = self.lock();
         let before = match policy {
@@ -441,10 +449,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_kept_without_a_file() {
+    fn nothing_is_kept_or_capped_without_a_file() {
         let policies = Policies::with(&[], None, first_day).unwrap();
         let error = policies.set("eth0", Some(LinkPolicy::default()), true);
         assert!(matches!(error, Err(StateError::NoFile)));
+        let capped = LinkPolicy {
+            cap_day: Some(1),
+            ..LinkPolicy::default()
+        };
+        let error = policies.set("eth0", Some(capped), false);
+        assert!(matches!(error, Err(StateError::NoFileForCap)));
         assert!(!policies.names("eth0"));
     }
 }

@@ -56,6 +56,12 @@ pub enum StateError {
         FILE"
     )]
     NoFile,
+    /// The user's fault: a data cap is set, but no file is configured.
+    #[error(
+        "no file stores the bytes that the link moves, so that a data cap would start again with the \
+        client: start the client with `state = \"FILE\"` or --state FILE"
+    )]
+    NoFileForCap,
 }
 
 impl StateError {
