@@ -298,6 +298,20 @@ def test_other_python_threads_run_during_a_simulation(two: dict[str, Any]) -> No
     assert between > 1000
 
 
+def interrupt(script: str, begun: str) -> None:
+    """Runs a script until it prints a line, and ends it with Ctrl-C."""
+    words = [sys.executable, "-c", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, cwd=Path(__file__).parent) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline() == f"{begun}\n"
+            os.kill(running.pid, signal.SIGINT)
+            _, caught = running.communicate(timeout=60)
+            assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
+        finally:
+            running.kill()
+
+
 def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
     script = (
         "import sumlink_sim as sim, sys\n"
@@ -305,11 +319,7 @@ def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
         "print('begun', flush=True)\n"
         "sim._native.run(scenario._inner, 'sumlink:fbdt', 1, {}, {})\n"
     )
-    running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert running.stdout is not None and running.stdout.readline() == "begun\n"
-    os.kill(running.pid, signal.SIGINT)
-    _, caught = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
+    interrupt(script, "begun")
 
 
 def test_one_command_compares_a_custom_scheduler(
@@ -362,14 +372,7 @@ def test_control_c_ends_a_class_that_never_returns(two: dict[str, Any]) -> None:
         "import sumlink_sim as sim\nfrom own_classes import NeverAnswers\n"
         f"sim.run({two!r}, ['sumlink:mine'], 1, schedulers={{'mine': NeverAnswers}})\n"
     )
-    here = Path(__file__).parent
-    running = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here
-    )
-    assert running.stdout is not None and running.stdout.readline() == "thinking\n"
-    os.kill(running.pid, signal.SIGINT)
-    _, caught = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
+    interrupt(script, "thinking")
 
 
 def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

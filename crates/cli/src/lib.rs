@@ -1,8 +1,8 @@
 //! The program `sumlink`, client and server in one, as a library: its verbs, and the parts that
 //! `sumlink-lab` and `sumlink-edge` share with it.
 //!
-//! - [`program`] runs a command line from its arguments to its exit code ([`exit`], [`error`]); [`generate`]
-//!   makes completions and manual pages from it.
+//! - [`program`] runs a command line from its arguments to its exit code ([`exit`], [`error`]);
+//!   [`generate`] makes completions and manual pages from it.
 //! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own
 //!   processes with them, with more schedulers.
 //! - [`config`] reads configuration files; [`control`] is the socket at which a running program

@@ -33,8 +33,8 @@ parameters! {
         /// Update the best round-trip time after its use (the report's listing), so that a new best
         /// one counts more than once.
         pub best_after: bool = false, false..=true;
-        /// Add the delay window to the window at each acknowledgment (the report's cwndTotal += DWND),
-        /// not to alpha.
+        /// Add the delay window to the window at each acknowledgment, not to alpha (the report's
+        /// cwndTotal += DWND).
         pub adds_window: bool = false, false..=true;
     }
 }

@@ -12,8 +12,8 @@
 //! | budget: a part of the base round-trip time, within limits | ours, after section 4.4 | `budget=50ms` |
 //!
 //! Without the last two it is the dissertation's Edinburgh; without all five, WhiteHaul in real
-//! numbers. By default the window grows fast until the queue holds half the budget, then slowly; above the budget it
-//! falls back to half.
+//! numbers. By default the window grows fast until the queue holds half the budget, then slowly;
+//! above the budget it falls back to half.
 
 use std::time::Duration;
 

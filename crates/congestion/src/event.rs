@@ -21,7 +21,7 @@ pub struct Ack {
     pub acknowledged: u64,
     /// Position of the next new byte or packet (snd_nxt), in the unit of `acknowledged`.
     pub sent: u64,
-    /// The window limits the flow; [`Window::limits`](crate::Window::limits) is one way to determine it.
+    /// The window limits the flow; [`Window::limits`](crate::Window::limits) is one way to know.
     pub cwnd_limited: bool,
 }
 

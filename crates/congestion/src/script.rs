@@ -14,7 +14,8 @@
 //! set KEY=VALUE
 //! flow RTT            one line for each; they are counted from 0
 //!
-//! rounds N [of FLOW]  N times: the packets of a window are acknowledged one by one, over one round trip
+//! rounds N [of FLOW]  N times: the packets of a window are acknowledged one by one, over one round
+//!                     trip
 //! ack N [of FLOW]     one acknowledgment of N packets
 //! rtt TIME [of FLOW]  round-trip time of packets from now on
 //! sack N [of FLOW]    the first packet of a window is lost, and the N behind it are acknowledged
@@ -25,8 +26,8 @@
 //!                     first packet has arrived twice, so nothing was lost
 //! loss [of FLOW]      a loss that is repaired: the window except its first packet is acknowledged
 //!                     selectively, and the first a round trip later; no other data is sent
-//! idle TIME           one acknowledgment of all packets in flight, for each flow, and then an idle time;
-//!                     the retransmission timeout is 1 s
+//! idle TIME           one acknowledgment of all packets in flight, for each flow, and then an idle
+//!                     time; the retransmission timeout is 1 s
 //! expect CWND [SSTHRESH] [of FLOW] [with NAME...]
 //! ```
 //!

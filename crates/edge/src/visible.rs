@@ -117,8 +117,7 @@ pub struct Situation {
 /// Decision about an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Boost phase: it is passed on as an acknowledgment of the missing packet, or of packets behind
-    /// it.
+    /// Boost phase: it is passed on as an acknowledgment of the missing packet, or of later packets.
     Boost,
     /// Holding phase: it is not passed on.
     Hold,

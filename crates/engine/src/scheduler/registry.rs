@@ -19,8 +19,8 @@ pub struct OwnSchedulers {
 }
 
 impl OwnSchedulers {
-    /// Adds a scheduler. Configurations use `name` (1 to 15 letters, digits, `-` and `_`), whatever name
-    /// the scheduler itself returns.
+    /// Adds a scheduler. Configurations use `name` (1 to 15 letters, digits, `-` and `_`), whatever
+    /// name the scheduler itself returns.
     ///
     /// # Errors
     ///

@@ -50,7 +50,8 @@ pub struct VideoOptions {
     /// bars
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
-    /// Refuse runs during which other programs used more than this share of the processors; the same command repeats them
+    /// Refuse runs during which other programs used more than this share of the processors; the
+    /// same command repeats them
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_percentage)]
     pub max_others: f64,
     /// Write the page of the runs that are there, and run nothing

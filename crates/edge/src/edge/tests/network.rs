@@ -184,8 +184,8 @@ proptest! {
 
     /// Under any link behavior, and if a node dies and another takes its place: the received bytes
     /// are those sent, no node acknowledges data that it has not received or owes more than its
-    /// rules permit, and in the end all data has arrived. Otherwise an end has seen its connection fail,
-    /// which only the death of a node that may owe bytes can cause.
+    /// rules permit, and in the end all data has arrived. Otherwise an end has seen its connection
+    /// fail, which only the death of a node that may owe bytes can cause.
     #[test]
     fn bytes_arrive_or_the_connection_fails_visibly(
         mode in 0..Mode::NAMES.len() + 2, steering in 0..POLICIES.len(),
