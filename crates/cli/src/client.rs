@@ -48,6 +48,8 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     let answering = reporting.answer(Running {
         session,
         server: server.clone(),
+        // A client that makes no first session ends with the reason.
+        failure: watch::channel(None).1,
         events: events.clone(),
     });
     let serving = async {
@@ -98,6 +100,8 @@ pub(crate) struct Running {
     /// The client, once it has connected.
     pub(crate) session: watch::Receiver<Option<Client>>,
     pub(crate) server: String,
+    /// Why no first session could be made yet.
+    pub(crate) failure: watch::Receiver<Option<String>>,
     pub(crate) events: Events,
 }
 
@@ -107,13 +111,21 @@ impl Running {
     }
 }
 
+/// The note of a client without a session.
+fn connecting(server: &str, failure: Option<&str>) -> String {
+    match failure {
+        Some(reason) => format!("connecting to {server}: {reason}"),
+        None => format!("connecting to {server}"),
+    }
+}
+
 impl Controlled for Running {
     async fn report(&self) -> Report {
         let Some(client) = self.client() else {
-            let connecting = format!("connecting to {}", self.server);
+            let connecting = connecting(&self.server, self.failure.borrow().as_deref());
             return Report::new("client", connecting, Vec::new());
         };
-        let connecting = format!("connecting to {}", client.server());
+        let connecting = connecting(&client.server(), client.failure().as_deref());
         let status = client.status().await;
         let note = if status.session.is_empty() {
             connecting

@@ -117,6 +117,7 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Config(error) => error.exit(),
+            Self::Key(error) if error.may_pass() => Exit::Other,
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
@@ -135,6 +136,7 @@ impl CliError {
             Self::Kernel(error) => kernel_exit(error),
             Self::Gateway(_) | Self::Device(_) | Self::Dns(_) => Exit::Gateway,
             Self::Store(error) if error.may_pass() => Exit::Network,
+            Self::Store(error) if error.is_shortage() => Exit::Other,
             Self::Rule(_) | Self::Store(_) => Exit::Config,
             Self::Other(failure) => failure.exit,
             Self::AlreadyReported(exit) => *exit,

@@ -13,7 +13,7 @@ use sumlink_util::plain;
 use crate::error::{CliError, Failure};
 use crate::exit::Exit;
 use crate::output::{print, print_json};
-use crate::setup::{ClientValues, Draft, Files};
+use crate::setup::{ClientValues, Draft, Files, client_has_socket};
 use crate::signals::Stop;
 
 /// `sumlink join`
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
         true => files.must_be_replaceable()?,
         false => files.must_be_absent()?,
     }
-    let mut stop = Stop::of_command()?;
+    let mut stop = Stop::new()?;
     let key = SecretKey::generate()?;
     // Failures of this machine come before any use of the network: an invitation serves once.
     let new = New::create(&files, &key)?;
@@ -153,7 +153,7 @@ impl New {
             name,
             links: &[],
             socks: None,
-            has_socket: false,
+            has_socket: client_has_socket(files),
         };
         self.config.write(&values.text())
     }

@@ -9,6 +9,10 @@ use crate::output::{print, print_json};
 
 /// Makes a key pair; the public key is the last word printed.
 pub fn keygen(args: &KeygenArgs) -> Result<(), CliError> {
+    if args.out.as_os_str() == "-" {
+        let reason = "--out: name a file; a secret key is not printed";
+        return Err(CliError::Usage(reason.to_owned()));
+    }
     let key = SecretKey::generate()?;
     key.save(&args.out)?;
     let public = key.public();

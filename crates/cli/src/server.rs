@@ -33,7 +33,7 @@ pub async fn run(args: ServerArgs, own: OwnSchedulers) -> Result<(), CliError> {
 async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<(), CliError> {
     let reload = Reload::new(&args, own.clone());
     let plan = ServerPlan::start(args, &own)?;
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::without_hangup()?;
     let mut hangup = signal(SignalKind::hangup())?;
 
     let mut reporting =

@@ -1,40 +1,48 @@
-//! SIGINT and SIGTERM: the first one closes gracefully, the second one ends at once. A command
-//! that leaves something behind also handles SIGHUP, the end of its terminal.
+//! SIGINT, SIGTERM and SIGHUP, the end of a terminal: the first one closes gracefully, a later one
+//! ends at once.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, timeout};
 
 use crate::error::CliError;
 
 /// Time limit of a graceful end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Time within which another signal repeats the first one: programs such as timeout(1) signal a
+/// process and its group.
+const REPEATED: Duration = Duration::from_millis(300);
+
 /// The signals that end a daemon or a command.
 #[derive(Debug)]
 pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
-    /// Only for commands: daemons read their configuration again.
+    /// Not for a server, which reads its configuration again, nor under nohup(1).
     hangup: Option<Signal>,
 }
 
 impl Stop {
-    /// Handles SIGINT and SIGTERM from now on.
+    /// Handles the signals from now on.
     pub fn new() -> io::Result<Self> {
+        let is_ignored = ignores(SignalKind::hangup());
+        let hangup = (!is_ignored).then(|| signal(SignalKind::hangup()));
+        Ok(Self {
+            hangup: hangup.transpose()?,
+            ..Self::without_hangup()?
+        })
+    }
+
+    /// Handles SIGINT and SIGTERM only.
+    pub fn without_hangup() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: None,
-        })
-    }
-
-    /// Handles SIGHUP as well, for a command that does not run until it is stopped.
-    pub fn of_command() -> io::Result<Self> {
-        Ok(Self {
-            hangup: Some(signal(SignalKind::hangup())?),
-            ..Self::new()?
         })
     }
 
@@ -55,14 +63,31 @@ impl Stop {
 
     /// Waits for `closing`, a second signal or the time limit.
     pub async fn graceful(&mut self, closing: impl Future<Output = ()>) -> Result<(), CliError> {
-        tokio::select! {
-            done = tokio::time::timeout(PATIENCE, closing) => {
-                if done.is_err() {
-                    tracing::warn!("the peer did not acknowledge the close within {} s", PATIENCE.as_secs());
+        let begun = Instant::now();
+        let mut closing = pin!(timeout(PATIENCE, closing));
+        loop {
+            tokio::select! {
+                done = &mut closing => {
+                    if done.is_err() {
+                        let patience = PATIENCE.as_secs();
+                        tracing::warn!("the peer did not acknowledge the close within {patience} s");
+                    }
+                    return Ok(());
                 }
-                Ok(())
+                _ = self.next() => {
+                    if begun.elapsed() >= REPEATED {
+                        return Err(CliError::Interrupted);
+                    }
+                }
             }
-            _ = self.next() => Err(CliError::Interrupted),
         }
     }
+}
+
+/// Whether this process was started with the signal ignored (proc_pid_status(5), `SigIgn`).
+fn ignores(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
 }

@@ -72,6 +72,9 @@ pub enum TargetError {
     /// No `:PORT` at the end.
     #[error("no port: write HOST:PORT, or [IPV6]:PORT")]
     NoPort,
+    /// An IPv6 address without brackets, in which the port cannot be told from the address.
+    #[error("an IPv6 address needs brackets: write [IPV6] or [IPV6]:PORT")]
+    NoBrackets,
     /// The port is not a number in 1..=65535.
     #[error("the port must be a number from 1 to 65535")]
     BadPort,
@@ -194,6 +197,8 @@ impl Host {
         }
         let plausible = !text.is_empty()
             && text.len() <= MAX_NAME
+            && !text.starts_with('.')
+            && !text.contains("..")
             && text
                 .chars()
                 .all(|c| is_plain(c) && !c.is_whitespace() && !"[]:/@".contains(c));
@@ -212,7 +217,7 @@ impl FromStr for Target {
         let (host, port) = text.rsplit_once(':').ok_or(TargetError::NoPort)?;
         let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
         if bracketed.is_none() && host.contains(':') {
-            return Err(TargetError::NoPort);
+            return Err(TargetError::NoBrackets);
         }
         let port: u16 = port.parse().map_err(|_| TargetError::BadPort)?;
         Self::new(bracketed.unwrap_or(host), port)
@@ -360,7 +365,7 @@ mod tests {
     fn bad_texts_say_what_is_missing() {
         let error = |text: &str| text.parse::<Target>().unwrap_err();
         assert_eq!(error("example.org"), TargetError::NoPort);
-        assert_eq!(error("2001:db8::1"), TargetError::NoPort);
+        assert_eq!(error("2001:db8::1"), TargetError::NoBrackets);
         assert_eq!(error("example.org:0"), TargetError::BadPort);
         assert_eq!(error("example.org:70000"), TargetError::BadPort);
         assert_eq!(error(":80"), TargetError::BadHost);

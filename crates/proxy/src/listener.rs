@@ -195,7 +195,7 @@ impl Listener {
                         warn!(
                             %address,
                             max_connections = limit.most(),
-                            "connection limit reached; further {service} connections are refused"
+                            "connection limit of {service} reached; further connections are refused"
                         );
                     }
                     let Some(admission) = admission else {

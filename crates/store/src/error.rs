@@ -71,6 +71,8 @@ pub enum StoreError {
         file: PathBuf,
         /// The system's or SQLite's error.
         reason: String,
+        /// Whether the machine lacks disk space, memory or descriptors.
+        is_shortage: bool,
     },
     /// The network's or the database's fault: no answer. Another attempt may succeed.
     #[error("{database}: cannot reach the database of the clients: {reason}")]
@@ -120,10 +122,22 @@ impl StoreError {
         matches!(self, Self::Unreachable { .. })
     }
 
+    /// Whether the machine lacks disk space, memory or descriptors.
+    pub fn is_shortage(&self) -> bool {
+        matches!(
+            self,
+            Self::System {
+                is_shortage: true,
+                ..
+            }
+        )
+    }
+
     pub(crate) fn of_io(file: &Path, error: &io::Error) -> Self {
         Self::System {
             file: file.to_owned(),
             reason: sumlink_util::plain(error).to_string(),
+            is_shortage: sumlink_util::is_shortage(error),
         }
     }
 }

@@ -35,7 +35,8 @@ pub struct Registry {
 pub enum ChangeError {
     /// The user's fault: there is no such client.
     #[error(
-        "there is no client `{}` in the store: `sumlink clients list` shows all",
+        "there is no client `{}` in the store, where an open invitation is none yet: `sumlink \
+        clients list` shows all",
         .0.escape_debug()
     )]
     NoSuchClient(String),

@@ -337,7 +337,14 @@ fn explain(file: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Damaged { file, reason }
         }
-        Some(_) => StoreError::System { file, reason },
+        Some(code) => StoreError::System {
+            file,
+            reason,
+            is_shortage: matches!(
+                code,
+                ErrorCode::DiskFull | ErrorCode::OutOfMemory | ErrorCode::SystemIoFailure
+            ),
+        },
         // A value that no version of the program writes.
         None => StoreError::Damaged { file, reason },
     }

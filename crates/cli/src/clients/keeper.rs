@@ -124,6 +124,7 @@ impl Running {
         let failed = |reason: String| StoreError::System {
             file: location.to_string().into(),
             reason,
+            is_shortage: true,
         };
         let thread = named.spawn(work);
         let thread = thread.map_err(|error| failed(error.to_string()))?;

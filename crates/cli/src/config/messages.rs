@@ -123,6 +123,8 @@ fn given(found: &str) -> String {
     ];
     for (word, plain) in words {
         if let Some(rest) = found.strip_prefix(word) {
+            // serde adds the type of a number that is too large: integer `2...` as i128
+            let rest = rest.split("` as ").next().unwrap_or(rest);
             return format!("{plain}{}", rest.replace('`', ""));
         }
     }

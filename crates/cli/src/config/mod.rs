@@ -25,7 +25,7 @@ use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::{is_pattern, is_service};
 use sumlink_transport::target::{Target, TargetError};
-use sumlink_util::plain;
+use sumlink_util::{is_shortage, plain};
 
 pub(crate) use plan::{ClientPlan, Entrance, Plan, ServerPlan, check, parse_server};
 pub use plan::{Findings, Planned};
@@ -110,6 +110,9 @@ pub struct Problem {
     /// Whether the key file that the configuration names is wrong, rather than the configuration.
     #[serde(skip)]
     pub about_key_file: bool,
+    /// Whether the system lacks something for now, and the file may be right.
+    #[serde(skip)]
+    pub may_pass: bool,
 }
 
 impl Problem {
@@ -120,6 +123,7 @@ impl Problem {
             column: None,
             reason: reason.to_string(),
             about_key_file: false,
+            may_pass: false,
         }
     }
 
@@ -157,6 +161,8 @@ impl ConfigError {
     /// The exit code; that of a key file if all problems are about key files.
     pub fn exit(&self) -> Exit {
         match self {
+            Self::Unreadable { reason, .. } if is_shortage(reason) => Exit::Other,
+            Self::Wrong { problems, .. } if problems.iter().all(|p| p.may_pass) => Exit::Other,
             Self::Wrong { problems, .. } if problems.iter().all(|p| p.about_key_file) => Exit::Key,
             _ => Exit::Config,
         }

@@ -8,9 +8,13 @@ mod publish;
 mod session;
 
 use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use sumlink_engine::scheduler::OwnSchedulers;
 use toml::Spanned;
 
@@ -51,6 +55,34 @@ pub(super) fn read(file: &Path, own: &OwnSchedulers) -> Result<Read<File>, Confi
     read_with(file, |reader| reader.read(own))
 }
 
+/// Longest file in bytes; no configuration is nearly as long.
+const MAX_LENGTH: u64 = 16 << 20;
+
+/// The text of a file, or of a pipe that a process writes to.
+fn text_of(file: &Path) -> io::Result<String> {
+    // A pipe that no process writes to would block for ever; this way it is empty.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let mut input = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(file)?;
+    if input.metadata()?.file_type().is_fifo() {
+        // From here on, wait for what the other process writes.
+        fcntl(&input, FcntlArg::F_SETFL(OFlag::empty())).map_err(io::Error::from)?;
+    }
+    let mut text = String::new();
+    let read = (&mut input)
+        .take(MAX_LENGTH + 1)
+        .read_to_string(&mut text)?;
+    match read as u64 > MAX_LENGTH {
+        true => Err(io::Error::other(format!(
+            "it is longer than {} MiB",
+            MAX_LENGTH >> 20
+        ))),
+        false => Ok(text),
+    }
+}
+
 /// Reads a file with the function that knows its keys, unless the text is not TOML.
 ///
 /// # Errors
@@ -61,7 +93,7 @@ pub fn read_with<T>(
     file: &Path,
     read: impl FnOnce(&mut Reader<'_>) -> Result<Option<T>, ConfigError>,
 ) -> Result<Read<T>, ConfigError> {
-    let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
+    let text = text_of(file).map_err(|reason| ConfigError::Unreadable {
         file: file.to_owned(),
         reason,
     })?;
@@ -207,9 +239,19 @@ impl Reader<'_> {
         })
     }
 
-    /// Resolves a path relative to the directory of the file.
-    pub fn beside(&self, path: &Path) -> PathBuf {
-        self.file.parent().unwrap_or(Path::new("")).join(path)
+    /// A path, relative to the directory of the file.
+    pub fn path(&mut self, field: Field<PathBuf>) -> Option<PathBuf> {
+        let directory = self.directory();
+        self.parse(field, |path| match path.as_os_str().as_encoded_bytes() {
+            [] => Err("name a file"),
+            name if name.contains(&0) => Err("a path contains no NUL"),
+            _ => Ok(directory.join(path)),
+        })
+    }
+
+    /// The directory of the file.
+    fn directory(&self) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).to_owned()
     }
 
     /// The lines of the keys, blocks and elements, for problems that show only together with

@@ -181,7 +181,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), CliError> {
             existing
         }
     };
-    let mut stop = Stop::of_command()?;
+    let mut stop = Stop::new()?;
     let mut found = Findings::new(args.json);
     let checking = async {
         system::check(&mut found)?;

@@ -25,6 +25,8 @@ use crate::output::Events;
 pub(super) struct Running {
     pub(super) session: watch::Receiver<Option<Client>>,
     pub(super) server: String,
+    /// Why no session could be made yet.
+    pub(super) failure: watch::Receiver<Option<String>>,
     pub(super) router: GatewayRouter,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) device: StatsHandle,
@@ -95,6 +97,7 @@ impl Running {
         client::Running {
             session: self.session.clone(),
             server: self.server.clone(),
+            failure: self.failure.clone(),
             events: self.events.clone(),
         }
     }

@@ -1,5 +1,9 @@
 //! `sumlink down`: ends the running gateway, and removes the leftovers of a killed one.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -75,13 +79,23 @@ fn will_restart() -> bool {
     std::env::var(RESULT).is_ok_and(|result| killed.contains(&result.as_str()))
 }
 
-/// Removes the control socket of a killed gateway, or the link to it.
+/// Removes the control socket of a killed gateway, and the link to it.
 fn remove_socket() -> Option<String> {
     let place = find_socket::of_gateway();
-    let is_dead = std::os::unix::net::UnixStream::connect(&place)
-        .is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied);
-    let removed = is_dead && std::fs::remove_file(&place).is_ok();
-    removed.then(|| "the control socket".to_owned())
+    let is_dead = UnixStream::connect(&place)
+        .is_err_and(|error| error.kind() != io::ErrorKind::PermissionDenied);
+    if !is_dead || place.symlink_metadata().is_err() {
+        return None;
+    }
+    if let Ok(target) = fs::canonicalize(&place)
+        && fs::metadata(&target).is_ok_and(|found| found.file_type().is_socket())
+    {
+        let _ = fs::remove_file(target);
+    }
+    // The target may be this path.
+    let _ = fs::remove_file(&place);
+    let is_removed = place.symlink_metadata().is_err();
+    is_removed.then(|| "the control socket".to_owned())
 }
 
 /// The removed changes, in words.

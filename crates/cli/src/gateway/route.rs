@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use sumlink_gateway::rules::{Entry, Protocol, Rule};
 use sumlink_transport::Target;
-use sumlink_transport::target::Host;
+use sumlink_transport::target::{Host, TargetError};
 
 use crate::control::{self, RouteRequest};
 use crate::error::CliError;
@@ -136,7 +136,10 @@ pub(crate) fn run(args: &RouteArgs) -> Result<(), CliError> {
 fn destination(text: &str) -> Result<(String, u16), CliError> {
     let parsed = match text.parse::<IpAddr>() {
         Ok(ip) => Target::new(&ip.to_string(), HTTPS),
-        Err(_) => text.parse::<Target>().or_else(|_| Target::new(text, HTTPS)),
+        Err(_) => match text.parse::<Target>() {
+            Err(TargetError::NoPort) => Target::new(text, HTTPS),
+            parsed => parsed,
+        },
     };
     let target = parsed.map_err(|error| CliError::Usage(format!("`{text}`: {error}")))?;
     let host = match target.host {

@@ -19,6 +19,7 @@ use sumlink_gateway::names::SharedNames;
 use sumlink_proxy::{ClassRule, Listener, Service, TransparentUdp};
 use sumlink_transport::{Client, links};
 use sumlink_tun::{Device, DeviceConfig, LanEcho};
+use sumlink_util::Reasons;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -87,6 +88,7 @@ pub(super) async fn carry(
     }
     let capture = changes.capture();
     let (slot, session) = watch::channel(None);
+    let (failing, failure) = watch::channel(None);
     let links = KnownLinks::new();
     let names = SharedNames::default();
     let mut policy = LocalPolicy::read().await;
@@ -106,6 +108,7 @@ pub(super) async fn carry(
     let running = Running {
         session,
         server: server.clone(),
+        failure,
         router: router.clone(),
         forwarder: forwarder.clone(),
         device: inputs.device.stats(),
@@ -143,7 +146,7 @@ pub(super) async fn carry(
     // No answer of a network ends the gateway: strangers must not be able to end the capture.
     let connecting = async {
         loop {
-            let client = connect(&config).await?;
+            let client = connect(&config, &failing).await?;
             report_connected(&client.server(), &config, events);
             let _following = events.follow(client.events());
             slot.send_replace(Some(client.clone()));
@@ -205,21 +208,27 @@ async fn end(resolver: Option<Resolver>, applied: Applied) -> Result<(), CliErro
 ///
 /// A network may not be up yet; and whatever answers in the server's place, with another key or an
 /// alert of its own, must not end the capture of the traffic.
-async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Client, CliError> {
-    let mut warned = String::new();
+async fn connect(
+    config: &sumlink_transport::config::ClientConfig,
+    failing: &watch::Sender<Option<String>>,
+) -> Result<Client, CliError> {
+    let mut warned = Reasons::default();
     loop {
         let error = match Client::connect(config.clone()).await {
-            Ok(client) => return Ok(client),
+            Ok(client) => {
+                failing.send_replace(None);
+                return Ok(client);
+            }
             Err(error) => CliError::from(error),
         };
         if matches!(error.exit(), Exit::Usage | Exit::Config | Exit::Key) {
             return Err(error);
         }
         let text = error.to_string();
-        if text != warned {
+        if warned.is_new(&text) {
             tracing::warn!("{text}; trying again every {} s", RETRY.as_secs());
-            warned = text;
         }
+        failing.send_replace(Some(text));
         tokio::time::sleep(RETRY).await;
     }
 }

@@ -8,7 +8,7 @@ use sumlink_transport::{PublicKey, links};
 use super::ask::Questions;
 use super::service::Place;
 use super::template::ClientValues;
-use super::{Files, New, Next, has_room_for_socket, missing, parse_key, parse_server};
+use super::{Files, New, Next, has_socket, missing, parse_key, parse_server};
 use crate::config::{parse_entry, parse_link};
 use crate::error::CliError;
 
@@ -59,7 +59,7 @@ impl ClientSetup {
             name: None,
             links: &self.link,
             socks: self.socks,
-            has_socket: !place.is_of_service && has_room_for_socket(&files.key),
+            has_socket: has_socket(place, files),
         }
         .text();
         Ok(New {

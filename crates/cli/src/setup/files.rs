@@ -7,7 +7,6 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use sumlink_transport::SecretKey;
-use sumlink_transport::keys::KeyError;
 
 use crate::error::{CliError, Failure};
 use crate::exit::Exit;
@@ -48,19 +47,23 @@ impl Files {
     /// Fails if one of them exists.
     pub(crate) fn must_be_absent(&self) -> Result<(), CliError> {
         if self.key.symlink_metadata().is_ok() {
-            let path = self.key.clone();
-            return Err(KeyError::Exists { path }.into());
+            return Err(existing(&self.key, Exit::Key));
         }
         if self.config.symlink_metadata().is_ok() {
-            let reason = format!(
-                "{} already exists and was not changed: choose another --out, or replace it and \
-                its key with --force",
-                self.config.display()
-            );
-            return Err(Failure::new(Exit::Config, reason).into());
+            return Err(existing(&self.config, Exit::Config));
         }
         Ok(())
     }
+}
+
+/// The failure of a verb that would replace a file.
+fn existing(file: &Path, exit: Exit) -> CliError {
+    let reason = format!(
+        "{} already exists and was not changed: choose another --out, or replace the configuration \
+        and its key with --force",
+        file.display()
+    );
+    Failure::new(exit, reason).into()
 }
 
 /// A new file beside its place. Removed when dropped, unless it was moved or left there.

@@ -172,7 +172,7 @@ pub(crate) async fn run(args: SetupArgs) -> Result<(), CliError> {
     };
 
     // From here on, a signal cannot interrupt the writing.
-    let _signals = Stop::of_command()?;
+    let _signals = Stop::new()?;
     let mut outcome = Outcome {
         role,
         config: files.config,
@@ -297,6 +297,17 @@ fn parse_address(text: &str) -> Result<String, String> {
 fn parse_key(text: &str) -> Result<PublicKey, String> {
     let parsed = text.parse::<PublicKey>();
     parsed.map_err(|error| error.to_string())
+}
+
+/// Whether a configuration names a control socket beside it: that of a service has a place, and a
+/// path may be too long.
+fn has_socket(place: &Place, files: &Files) -> bool {
+    !place.is_of_service && has_room_for_socket(&files.key)
+}
+
+/// The same for a client's configuration.
+pub(crate) fn client_has_socket(files: &Files) -> bool {
+    has_socket(&Place::of(Role::Client, &files.config), files)
 }
 
 /// Whether the path of a control socket beside this file is short enough.

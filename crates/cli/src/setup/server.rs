@@ -12,7 +12,7 @@ use sumlink_transport::PublicKey;
 use super::ask::Questions;
 use super::service::{Place, Role};
 use super::template::ServerValues;
-use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
+use super::{Files, New, Next, has_socket, missing, parse_address, parse_key};
 use crate::clients::addresses;
 use crate::config::{ClientsSettings, SERVER_PORT, parse_server_listen};
 use crate::error::CliError;
@@ -143,7 +143,7 @@ impl ServerSetup {
             authorize: &self.authorize,
             store: store.as_deref(),
             addresses: &self.address,
-            has_socket: !place.is_of_service && has_room_for_socket(&files.key),
+            has_socket: has_socket(place, files),
         }
         .text();
         Ok(New {

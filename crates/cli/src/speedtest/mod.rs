@@ -124,7 +124,7 @@ pub(crate) struct Directions {
 /// Runs the verb.
 pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
     let config = client_config(&args.config)?;
-    let mut stop = Stop::of_command()?;
+    let mut stop = Stop::new()?;
     let measuring = async {
         let config = answering(config).await?;
         let links = chosen(&config, &args.link, args.metered).await?;

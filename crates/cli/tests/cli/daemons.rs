@@ -130,6 +130,39 @@ fn a_stopped_server_exits_with_success_and_cleans_up() {
     }
 }
 
+/// A terminal that closes signals SIGHUP; timeout(1) signals a process twice.
+#[test]
+fn a_stopped_client_exits_with_success_and_cleans_up() {
+    for signals in [["HUP", "HUP"], ["TERM", "TERM"], ["INT", "TERM"]] {
+        let host = Host::new();
+        let mut client = Daemon::start(host.client(&[("--control", "client.sock")]));
+        client.event("connected");
+        assert!(host.bench.path("client.sock").exists());
+        for signal in signals {
+            client.signal(signal);
+        }
+        client.event("stopped");
+        assert_eq!(client.wait(), Some(0), "{signals:?}");
+        assert!(!host.bench.path("client.sock").exists());
+    }
+}
+
+#[test]
+fn a_client_under_nohup_outlives_its_terminal() {
+    let host = Host::new();
+    let client = host.client(&[("--control", "client.sock")]);
+    let mut nohup = std::process::Command::new("nohup");
+    nohup.arg(client.get_program()).args(client.get_args());
+    nohup.current_dir(host.bench.dir());
+    let mut client = Daemon::start(nohup);
+    client.event("connected");
+    client.signal("HUP");
+    assert_eq!(status(&host.bench, "client.sock")["role"], "client");
+    client.signal("TERM");
+    client.event("stopped");
+    assert_eq!(client.wait(), Some(0));
+}
+
 #[test]
 fn a_control_socket_in_use_is_refused_and_kept() {
     let host = Host::new();

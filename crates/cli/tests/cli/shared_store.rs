@@ -5,6 +5,7 @@ mod three_servers;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ use sumlink_test_support::postgres::Postgres;
 
 use crate::common::{Bench, Daemon};
 use crate::daemons::{status, through};
+
+/// The clients that were started.
+static CLIENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Two servers on loopback with one database.
 struct Scene {
@@ -92,7 +96,17 @@ impl Scene {
     fn client(&self, name: &str, server: &str) -> (Daemon, String) {
         let file = format!("{name}.toml");
         let args = ["client", "--json", "--config", &file, "--server", server];
-        let more = ["--link", "lo", "--socks", "127.0.0.1:0"];
+        // Two clients with one file need two sockets.
+        let number = CLIENTS.fetch_add(1, Ordering::Relaxed);
+        let control = format!("{name}-{number}.sock");
+        let more = [
+            "--link",
+            "lo",
+            "--socks",
+            "127.0.0.1:0",
+            "--control",
+            &control,
+        ];
         let mut client = Daemon::start(self.bench.command([&args[..], &more].concat()));
         client.event("connected");
         let socks = client.event("listening")["address"]

@@ -231,7 +231,7 @@ fn two_commands_make_a_client_that_transfers_data() {
     Scene::fails(&again, 6, "used, expired or wrong");
     assert_eq!(
         files(&scene.bench),
-        ["laptop.key", "laptop.log", "laptop.toml"]
+        ["laptop.key", "laptop.log", "laptop.sock", "laptop.toml"]
     );
     drop((transfer, client));
     scene.stop();

@@ -132,7 +132,7 @@ impl EdgeReader<'_, '_> {
             self.0.problem(0..0, error);
         }
         Some(EdgeSettings {
-            control: raw.control.map(|path| self.0.beside(path.get_ref())),
+            control: self.0.path(raw.control),
             metrics: self.0.parse(raw.metrics, |s| parse_entry(s)),
             lines: self.0.lines(Vec::new(), Vec::new()),
             node: NodeConfig {

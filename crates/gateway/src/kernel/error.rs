@@ -15,7 +15,7 @@ pub enum KernelError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Another gateway holds the lock.
-    #[error("a gateway is running already{}: end it with `sumlink down`", of_process(.pid))]
+    #[error("a gateway is running already{}", where_to_end(.pid))]
     AlreadyRunning {
         /// The process, if it is known.
         pid: Option<u32>,
@@ -80,6 +80,11 @@ impl KernelError {
     }
 }
 
-fn of_process(pid: &Option<u32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+fn where_to_end(pid: &Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!(" (process {pid}): end it with `sumlink down`"),
+        None => {
+            " with other folders, for example in a container: run `sumlink down` there".to_owned()
+        }
+    }
 }

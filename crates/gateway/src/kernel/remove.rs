@@ -11,7 +11,7 @@ use sumlink_util::plain;
 use super::error::KernelError;
 use super::netlink::Netlink;
 use super::nft;
-use super::routing::{Family, Route, Rule};
+use super::routing::{Family, Hop, Route, Rule};
 use super::state::{Lock, State};
 use super::sysctl::Sysctl;
 use super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
@@ -27,6 +27,14 @@ use super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
 pub async fn clean(state: &Path) -> Result<Cleaned, KernelError> {
     let lock = Lock::acquire(state)?;
     let netlink = Netlink::open().map_err(KernelError::system("ask the kernel"))?;
+    // The TUN device vanishes with its process, and so does the route over it: one that is there
+    // belongs to a gateway with its lock elsewhere.
+    let routes = our_routes(&netlink).await;
+    let routes = routes.map_err(KernelError::system("list the routes"))?;
+    let is_bond = |route: &Route| route.table == TABLE_BOND && matches!(route.hop, Hop::Device(_));
+    if routes.iter().any(|(route, _)| is_bond(route)) {
+        return Err(KernelError::AlreadyRunning { pid: None });
+    }
     remove(&netlink, &lock).await
 }
 

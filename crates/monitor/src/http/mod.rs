@@ -95,7 +95,9 @@ async fn connection<W: Watched>(stream: TcpStream, slot: Slot, shared: Arc<Share
         async move { Ok::<_, Infallible>(answer::answer(request, &shared, &follows).await) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
+    // Some clients end their side after the request.
+    http.half_close(true)
+        .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS);

@@ -311,7 +311,10 @@ mod tests {
             ("GET https://a/ HTTP/1.1", E::Scheme),
             ("CONNECT a HTTP/1.1", E::Target(TargetError::NoPort)),
             ("CONNECT a:0 HTTP/1.1", E::Target(TargetError::BadPort)),
-            ("CONNECT ::1:80 HTTP/1.1", E::Target(TargetError::NoPort)),
+            (
+                "CONNECT ::1:80 HTTP/1.1",
+                E::Target(TargetError::NoBrackets),
+            ),
             ("GET http://:80/ HTTP/1.1", E::Target(TargetError::BadHost)),
             (
                 "GET http://u:p@a/ HTTP/1.1",

@@ -3,12 +3,14 @@
 mod task;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sumlink_bond::Early;
 use sumlink_bond::opens::OPEN_TIMEOUT;
 use sumlink_engine::Class;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{broadcast, oneshot, watch};
+use tokio::time::timeout;
 
 use crate::api::config::ClientConfig;
 use crate::api::error::{ConnectError, SetPolicyError};
@@ -26,6 +28,9 @@ use crate::session::sources::Sources;
 use sumlink_exit::target::{OpenError, OwnService, Target};
 use task::Task;
 
+/// Time for a session that refuses a stream because it ends to have ended.
+const SESSION_END: Duration = Duration::from_secs(1);
+
 /// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
 /// is dropped.
 #[derive(Clone, Debug)]
@@ -41,6 +46,8 @@ struct Shared {
     server: watch::Sender<String>,
     /// The names of the current or latest session.
     names: watch::Sender<Option<Arc<Names>>>,
+    /// Why the latest attempt at a session failed; `None` since a session began.
+    failure: watch::Sender<Option<String>>,
     events: broadcast::Sender<SessionEvent>,
     /// Events since `connect` began, for the first subscriber.
     first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
@@ -70,6 +77,7 @@ impl Client {
             session: watch::channel(None).0,
             server: watch::channel(servers.configured().to_owned()).0,
             names: watch::channel(None).0,
+            failure: watch::channel(None).0,
             events,
             first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
@@ -122,15 +130,26 @@ impl Client {
         }
         let open = async {
             let mut session = self.shared.session.subscribe();
-            let commands = session
-                .wait_for(Option::is_some)
-                .await
-                .ok()
-                .and_then(|s| s.clone());
-            let commands = commands.ok_or(OpenError::SessionClosed)?;
-            open_in(commands, &target, class, early).await
+            loop {
+                if *self.shared.closing.borrow() {
+                    return Err(OpenError::SessionClosed);
+                }
+                let commands = session
+                    .wait_for(|now| now.as_ref().is_some_and(|session| !session.is_closed()))
+                    .await
+                    .ok()
+                    .and_then(|s| s.clone());
+                let commands = commands.ok_or(OpenError::SessionClosed)?;
+                let opened = open_in(commands.clone(), &target, class, early).await;
+                let has_ended = matches!(opened, Err(OpenError::SessionClosed))
+                    && timeout(SESSION_END, commands.closed()).await.is_ok();
+                // No data was sent, so the next session can open it as well.
+                if !has_ended {
+                    return opened;
+                }
+            }
         };
-        tokio::time::timeout(OPEN_TIMEOUT, open)
+        timeout(OPEN_TIMEOUT, open)
             .await
             .unwrap_or(Err(OpenError::TimedOut))
     }
@@ -138,6 +157,12 @@ impl Client {
     /// The server of the current session, or of the latest attempt, as the configuration names it.
     pub fn server(&self) -> String {
         self.shared.server.borrow().clone()
+    }
+
+    /// Why the latest attempt to make a session failed; `None` while there is one, and before the
+    /// first failure.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.borrow().clone()
     }
 
     /// The name of the current session's server, empty if it has none.

@@ -19,7 +19,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sumlink_util::plain;
+use sumlink_util::{is_shortage, plain};
 
 /// An ed25519 public key (RFC 8032), which identifies a peer.
 ///
@@ -61,9 +61,9 @@ pub struct SecretKey {
 pub enum KeyError {
     /// The file is missing or the system refuses to read it.
     #[error(
-        "cannot read the key file {path}: {source}; check its path and owner, or make a key with \
-        `sumlink keygen --out FILE`",
-        source = plain(.source)
+        "cannot read the key file {path}: {source}{advice}",
+        source = plain(.source),
+        advice = advice(.source)
     )]
     Unreadable {
         /// The file.
@@ -138,6 +138,26 @@ pub enum KeyError {
         has booted, or where getrandom(2) is allowed"
     )]
     NoRandomness,
+}
+
+/// What to do about an unreadable file.
+fn advice(source: &io::Error) -> &'static str {
+    match is_shortage(source) {
+        true => "",
+        false => "; check its path and owner, or make a key with `sumlink keygen --out FILE`",
+    }
+}
+
+impl KeyError {
+    /// Whether the same attempt may succeed later, because the system lacks descriptors or memory.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreadable { source, .. } | Self::Unwritable { source, .. } => {
+                is_shortage(source)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl PublicKey {

@@ -162,6 +162,7 @@ impl<'a> Findings<'a> {
                 let reason = format!("`key`: {error}");
                 let mut problem = Problem::new(self.lines.of("key"), reason);
                 problem.about_key_file = true;
+                problem.may_pass = error.may_pass();
                 self.problems.push(problem);
                 None
             }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sumlink_engine::scheduler::OwnSchedulers;
@@ -63,13 +63,13 @@ impl Reader<'_> {
             }),
             alpn: self.one_or_more(raw.alpn, parse_protocol_name),
             datagram_alpn: self.one_or_more(raw.datagram_alpn, parse_protocol_name),
-            key: raw.key.map(|path| self.beside(path.get_ref())),
+            key: self.path(raw.key),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             carriers: self.carriers(raw.carriers),
             early: self.parse(raw.early, |s| s.parse()),
-            state: raw.state.map(|path| self.beside(path.get_ref())),
+            state: self.path(raw.state),
             socks: self.parse(raw.socks, |s| parse_entry(s)),
             http: self.parse(raw.http, |s| parse_entry(s)),
             forward,
@@ -79,7 +79,7 @@ impl Reader<'_> {
             monitor: self.monitor(raw.monitor),
             gateway: raw.gateway.map(|gateway| self.gateway(gateway)),
             publish: self.publish(raw.publish),
-            control: raw.control.map(|path| self.beside(path.get_ref())),
+            control: self.path(raw.control),
             session: self.session(raw.session, own),
             lines: self.lines(link_lines, forward_lines),
         })
@@ -213,13 +213,13 @@ impl Reader<'_> {
             name: self.parse(raw.server_name, |s| parse_host_name(s)),
             alpn: self.one_or_more(raw.alpn, parse_protocol_name),
             proxy_protocol_from: self.parse_all(raw.proxy_protocol_from, |s| parse_network(s)),
-            key: raw.key.map(|path| self.beside(path.get_ref())),
+            key: self.path(raw.key),
             authorized,
             clients,
             egress: self.parse_all(raw.egress.rules, |s| s.parse()),
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
-            control: raw.control.map(|path| self.beside(path.get_ref())),
+            control: self.path(raw.control),
             session: self.session(raw.session, own),
             lines: self.lines(Vec::new(), Vec::new()),
         })
@@ -233,13 +233,13 @@ impl Reader<'_> {
         let beyond = self.parse(raw.beyond, |s| sumlink_store::parse_beyond(s));
         let password_file = raw.password_file;
         let password = password_file.as_ref();
-        let password = password.map(|path| self.beside(path.get_ref()));
+        let password = self.path(password.cloned());
         let text = raw.store.as_ref().map(|text| text.get_ref().as_str());
         let store = match text {
             Some(text) if Location::is_database(text) => {
                 let url = DatabaseUrl::new(text, password.as_deref());
                 // A wrong URL is a separate problem, and no lack of a store.
-                let wrong = Location::File(self.beside(Path::new(text)));
+                let wrong = Location::File(self.directory().join(text));
                 let location = self.parse(raw.store, |_| url.map(Location::Database));
                 Some(location.unwrap_or(wrong))
             }
@@ -248,7 +248,10 @@ impl Reader<'_> {
                     let reason = "only a `store` that is a postgres:// URL has a password";
                     self.wrong_value(file.span(), reason);
                 }
-                text.map(|path| Location::File(self.beside(Path::new(path))))
+                let path = raw
+                    .store
+                    .map(|text| Spanned::new(text.span(), PathBuf::from(text.get_ref())));
+                self.path(path).map(Location::File)
             }
         };
         ClientsSettings {

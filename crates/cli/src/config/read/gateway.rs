@@ -73,7 +73,7 @@ impl Reader<'_> {
         GatewaySettings {
             kernel: settings,
             rules: self.rules(raw.rule, &mut lines),
-            kept_rules: raw.kept_rules.map(|path| self.beside(path.get_ref())),
+            kept_rules: self.path(raw.kept_rules),
             dns: self.gateway_dns(raw.dns, &mut lines),
             lines,
         }

@@ -13,7 +13,7 @@ impl Reader<'_> {
         let span = raw.listen.span();
         let has_token = raw.token.is_some();
         let token = raw.token.map(|path| {
-            let file = self.beside(path.get_ref());
+            let file = self.path(Some(path.clone()))?;
             self.parse(Some(path), |_| Token::load(&file))
         });
         let listen = self.parse(Some(raw.listen), |text| parse_entry(text))?;

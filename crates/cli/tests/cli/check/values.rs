@@ -151,6 +151,22 @@ fn impossible_gateways_are_refused() {
 }
 
 #[test]
+fn a_path_names_a_file() {
+    for (role, line, reason) in [
+        ("client", "state = \"\"", "`state`: name a file"),
+        (
+            "client",
+            "control = \"a\\u0000b\"",
+            "`control`: a path contains no NUL",
+        ),
+        ("server", "control = \"\"", "`control`: name a file"),
+        ("server", "[clients]\nstore = \"\"", "`store`: name a file"),
+    ] {
+        assert_problem(role, line, reason);
+    }
+}
+
+#[test]
 fn the_congestion_control_and_the_cap_of_a_link_have_their_own_lines() {
     for (lines, expected) in [
         (

@@ -157,7 +157,7 @@ fn a_first_start_on_a_small_disk_leaves_nothing_behind() {
         scene.bench.run(Side::Server, &resized);
         let args = ["server", "--config", "server.toml"];
         let output = scene.bench.run_sumlink(Side::Server, &args);
-        Scene::fails(&output, 3, "cannot use the store of clients");
+        Scene::fails(&output, 1, "cannot use the store of clients");
         let left = scene.bench.run(Side::Server, &["ls", "-A", "disk"]);
         assert_eq!(left, "", "{size}");
     }

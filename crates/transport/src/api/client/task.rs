@@ -8,6 +8,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use sumlink_bond::dial::{LASTING, RENEW_PAUSE};
 use sumlink_bond::join::CLIENT_PATHS;
 use sumlink_engine::Role;
+use sumlink_util::Reasons;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{broadcast, oneshot, watch};
 use tracing::Instrument;
@@ -42,6 +43,7 @@ pub(super) struct Task {
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     server: watch::Sender<String>,
     names: watch::Sender<Option<Arc<Names>>>,
+    failure: watch::Sender<Option<String>>,
     events: broadcast::Sender<SessionEvent>,
     links: LinkStates,
     policies: Policies,
@@ -60,6 +62,7 @@ impl Task {
             session: shared.session.clone(),
             server: shared.server.clone(),
             names: shared.names.clone(),
+            failure: shared.failure.clone(),
             events: shared.events.clone(),
             links: shared.links.clone(),
             policies: shared.policies.clone(),
@@ -74,7 +77,7 @@ impl Task {
     pub(super) async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
         let mut ready = Some(ready);
         let mut pause = RENEW_PAUSE.0;
-        let mut last_reason = String::new();
+        let mut logged = Reasons::default();
         // Ends with this task.
         let _leases = self
             .publisher
@@ -120,8 +123,11 @@ impl Task {
                     continue;
                 }
             };
-            if let (Outcome::Failed(_), Some(place)) = (&outcome, place) {
-                self.servers.note_failure(place);
+            if let Outcome::Failed(error) = &outcome {
+                self.failure.send_replace(Some(error.to_string()));
+                if let Some(place) = place {
+                    self.servers.note_failure(place);
+                }
             }
             match outcome {
                 Outcome::Closed => break,
@@ -142,16 +148,13 @@ impl Task {
                         let _ = ready.send(Err(error));
                         break;
                     }
-                    // A repeated reason is logged only once.
-                    let reason = error.to_string();
-                    if reason != last_reason {
+                    if logged.is_new(&error.to_string()) {
                         tracing::warn!(%error, "cannot reach the server; trying again");
                     }
-                    last_reason = reason;
                 }
                 Outcome::Lost { lasted } => {
                     failed.clear();
-                    last_reason.clear();
+                    logged = Reasons::default();
                     if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
                     }
@@ -219,6 +222,7 @@ impl Task {
         );
         let connected = || {
             self.session.send_replace(Some(commands.clone()));
+            self.failure.send_replace(None);
             match ready.take() {
                 Some(ready) => {
                     let _ = ready.send(Ok(()));

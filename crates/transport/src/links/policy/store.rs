@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
-use sumlink_util::plain;
+use sumlink_util::{is_shortage, plain};
 
 use super::{LinkPolicy, Usage};
 
@@ -68,15 +68,10 @@ impl StateError {
     /// Whether the same attempt may succeed later, without a correction of the configuration: the
     /// disk is full, or fails.
     pub fn may_pass(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        let Self::Unwritable { reason, .. } = self else {
-            return false;
-        };
-        let errno = reason.raw_os_error();
-        matches!(
-            reason.kind(),
-            StorageFull | QuotaExceeded | ReadOnlyFilesystem
-        ) || errno == Some(nix::libc::EIO)
+        match self {
+            Self::Unwritable { reason, .. } => is_shortage(reason),
+            _ => false,
+        }
     }
 }
 
@@ -152,11 +147,16 @@ pub(super) fn save(file: &Path, remembered: &Remembered) -> Result<(), StateErro
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let new = file.with_file_name(name);
-        let mut written = std::fs::File::create(&new)?;
-        written.write_all(text.as_bytes())?;
-        written.write_all(b"\n")?;
-        written.sync_all()?;
-        std::fs::rename(&new, file)
+        let written = std::fs::File::create(&new).and_then(|mut written| {
+            written.write_all(text.as_bytes())?;
+            written.write_all(b"\n")?;
+            written.sync_all()
+        });
+        let renamed = written.and_then(|()| std::fs::rename(&new, file));
+        if renamed.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        renamed
     };
     write().map_err(|reason| StateError::Unwritable {
         file: file.to_owned(),
