@@ -142,7 +142,9 @@ impl Running {
     pub(crate) fn end(self) {
         let _ = self.keeper.messages.send(Message::End);
         if self.thread.join().is_err() {
-            tracing::error!("the thread of the store of clients failed");
+            tracing::error!(
+                "internal error: the store's thread failed, and the last usage may be lost; please report it"
+            );
         }
     }
 }
