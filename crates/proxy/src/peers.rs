@@ -94,7 +94,11 @@ pub(crate) async fn serve<P: Port, D: DatagramOpener>(
         }
         let dropped = std::mem::take(&mut peers.dropped);
         if let Some(dropped) = log.count(dropped, Instant::now()) {
-            warn!(%address, dropped, "datagrams to a UDP port are dropped");
+            warn!(
+                %address,
+                dropped,
+                "datagrams to a UDP port are dropped: they arrive too fast, or no source is left"
+            );
         }
     }
 }

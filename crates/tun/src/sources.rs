@@ -125,7 +125,10 @@ impl<D: DatagramOpener, S: Sink> Sources<D, S> {
                 }
             }
             Some(Err(error)) => {
-                error!(%error, "internal error: one source of datagrams was closed; please report it");
+                error!(
+                    %error,
+                    "internal error: one source of datagrams was closed; please report it"
+                );
             }
             None => std::future::pending().await,
         }

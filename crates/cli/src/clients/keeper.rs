@@ -143,7 +143,7 @@ impl Running {
         let _ = self.keeper.messages.send(Message::End);
         if self.thread.join().is_err() {
             tracing::error!(
-                "internal error: the store's thread failed, and the last usage may be lost; please report it"
+                "internal error: the store's thread failed; usage may be lost; please report it"
             );
         }
     }

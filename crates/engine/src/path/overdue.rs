@@ -10,7 +10,8 @@ use crate::Instant;
 /// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
 pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path is suspect once it has been silent for this long; its overdue data is duplicated elsewhere.
+/// A path is suspect once it has been silent for this long; its overdue data is then duplicated
+/// over other paths.
 const SUSPECT_SLACK: Duration = Duration::from_millis(15);
 
 /// Share of its previous rate below which a path delivers nothing of use: during the time of a

@@ -196,7 +196,12 @@ impl Manager {
                 continue;
             };
             if carriers != before {
-                tracing::info!(link = %traffic.link, before, carriers, "number of carriers changed");
+                tracing::info!(
+                    link = %traffic.link,
+                    before,
+                    carriers,
+                    "number of carriers changed"
+                );
             }
             if carriers < before {
                 let (superfluous, gives_up) = state.plan.superfluous(carriers.into());
