@@ -41,7 +41,7 @@ class Congestion : public ns3::TcpCongestionOps {
     ns3::Time RttVariation() const { return ns3::NanoSeconds(sumlink_bond_rttvar(m_bond.get(), m_flow)); }
     /// Latest measurement in bytes per second; 0 before the first one.
     uint64_t DeliveryRate() const { return m_delivery_rate; }
-    /// Bytes that the peer has received, including those behind a hole.
+    /// Bytes that the peer has received, including those behind a gap.
     uint64_t Delivered() const { return m_delivered; }
     uint32_t Losses() const { return m_losses; }
     uint32_t Timeouts() const { return m_timeouts; }

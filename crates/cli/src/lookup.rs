@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// Time for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The lookup of a client with a server from the DNS. Hosts are resolved by the C library.
+/// Looks up a client's servers by SRV records. Hosts are resolved by the C library.
 #[derive(Debug)]
 struct SystemLookup;
 

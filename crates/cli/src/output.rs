@@ -151,7 +151,10 @@ impl Events {
                 match next {
                     Ok(event) => events.emit(&event),
                     Err(RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "path events dropped");
+                        tracing::warn!(
+                            missed,
+                            "events dropped: they came faster than they were passed on"
+                        );
                     }
                     Err(RecvError::Closed) => return,
                 }

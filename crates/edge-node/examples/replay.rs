@@ -104,7 +104,7 @@ impl std::ops::Sub for Seen {
 struct Flow {
     sent: u64,
     came: u64,
-    /// Data beyond a hole: begin and end.
+    /// Data beyond a gap: begin and end.
     ahead: BTreeMap<u64, u64>,
     moved: Option<Instant>,
     /// An acknowledgment for one segment is due.

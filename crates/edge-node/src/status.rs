@@ -44,9 +44,9 @@ pub struct FlowStatus {
     pub owed_bytes: u64,
     /// Bytes of packet copies for retransmission.
     pub kept_bytes: usize,
-    /// P: duplicate acknowledgments of the current hole.
+    /// P: duplicate acknowledgments of the current gap.
     pub duplicates: u32,
-    /// PH^a: duplicates per hole, smoothed.
+    /// PH^a: duplicates per gap, smoothed.
     pub held_average: f64,
     /// H: how long duplicates have been held, in milliseconds.
     pub held_ms: f64,

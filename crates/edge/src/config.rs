@@ -43,9 +43,9 @@ pub enum Sack {
     /// Removes the SACK offer from SYNs, so that neither end uses SACK. Flows whose SYNs the node
     /// has not seen may still use it; their blocks are rewritten.
     Strip,
-    /// While the node repairs the hole itself, removes the blocks from acknowledgments that it
+    /// While the node repairs the gap itself, removes the blocks from acknowledgments that it
     /// passes on. They are trimmed where they contradict an acknowledgment number that the sender
-    /// has already received. When the node gives up on a hole, the blocks are passed on in full.
+    /// has already received. When the node gives up on a gap, the blocks are passed on in full.
     #[default]
     Rewrite,
 }

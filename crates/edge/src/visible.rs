@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// How often a hole's duplicates become acknowledgments of data that the user lacks: the readings
+/// How often a gap's duplicates become acknowledgments of data that the user lacks: the readings
 /// of line 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Boost {
     /// Never: the node holds and repairs, but acknowledges no data.
     Off,
-    /// φ + P < free/N, as printed: at most once per hole, and never with 1/φ flows or more.
+    /// φ + P < free/N, as printed: at most once per gap, and never with 1/φ flows or more.
     #[default]
     Once,
     /// φ × P < free/N: once at least, and more often the emptier the queues and the fewer the
@@ -49,16 +49,16 @@ pub struct Parameters {
     /// says, 0 to 1. The larger it is, the earlier boosting stops as queues and the number of flows
     /// grow.
     pub boost_fraction: f64,
-    /// α: weight of a hole with more duplicates than the average, 0 to 1; low.
+    /// α: weight of a gap with more duplicates than the average, 0 to 1; low.
     pub rise: f64,
-    /// β: weight of a hole with fewer duplicates than the average, 0 to 1; high.
+    /// β: weight of a gap with fewer duplicates than the average, 0 to 1; high.
     pub fall: f64,
-    /// PH^a of a new flow: expected number of duplicate acknowledgments per hole.
+    /// PH^a of a new flow: expected number of duplicate acknowledgments per gap.
     pub held_at_first: f64,
     /// RT^max: how often the node repairs a missing packet before it leaves the repair to the
     /// sender.
     pub max_retransmissions: u32,
-    /// A hole is repaired after this many link trip times without an acknowledgment that concerns
+    /// A gap is repaired after this many link trip times without an acknowledgment that concerns
     /// it.
     pub repair_after: f64,
     /// Lower bound of that time.
@@ -94,7 +94,7 @@ pub struct Situation {
     pub duplicate: bool,
     /// A^r > I: the user has acknowledged data since the SYN.
     pub beyond_initial: bool,
-    /// The node has a copy of the missing packet; otherwise it can do nothing about the hole.
+    /// The node has a copy of the missing packet; otherwise it can do nothing about the gap.
     pub kept: bool,
     /// The next packet may be acknowledged in advance (see [`crate::Edge`]).
     pub boostable: bool,
@@ -136,7 +136,7 @@ pub enum Step {
 pub struct Visible {
     /// P: duplicates since the last new acknowledgment.
     duplicates: u32,
-    /// PH^a: average number of duplicates per hole.
+    /// PH^a: average number of duplicates per gap.
     held_average: f64,
     /// H: how long duplicates have been held.
     held_for: Duration,
@@ -244,7 +244,7 @@ impl Visible {
         Step::Hold
     }
 
-    /// A new acknowledgment closes the hole; its duplicates enter the average.
+    /// A new acknowledgment closes the gap; its duplicates enter the average.
     fn advance(&mut self, parameters: &Parameters) {
         if self.duplicates > 0 {
             let count = f64::from(self.duplicates);

@@ -230,13 +230,13 @@ impl Listener {
                     };
                     spawn_begun(&mut connections, task).await;
                 }
-                Some(ended) = connections.join_next() => log_panic(ended),
+                Some(ended) = connections.join_next() => log_panic(ended, address),
             }
         }
         drop(socket);
         info!(%address, open = connections.len(), "no longer listening for {service}");
         while let Some(ended) = connections.join_next().await {
-            log_panic(ended);
+            log_panic(ended, address);
         }
     }
 }
@@ -314,9 +314,9 @@ fn reset(local: &TcpStream) {
     }
 }
 
-fn log_panic(ended: Result<(), JoinError>) {
+fn log_panic(ended: Result<(), JoinError>, address: SocketAddr) {
     if let Err(error) = ended {
-        error!(%error, "a connection's task panicked");
+        error!(%address, %error, "internal error: one connection was closed; please report it");
     }
 }
 

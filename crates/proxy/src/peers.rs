@@ -78,19 +78,27 @@ pub(crate) async fn serve<P: Port, D: DatagramOpener>(
             () = &mut shutdown => break,
             ready = port.io().ready() => {
                 if let Err(error) = ready {
-                    error!(%address, %error, "cannot receive datagrams any more");
+                    error!(%address, %error, "cannot receive datagrams; the port is closed");
                     break;
                 }
                 peers.take(&mut arrived);
             }
             Some(ended) = peers.tasks.join_next() => match ended {
                 Ok((address, number)) => peers.ended(address, number),
-                Err(error) => error!(%error, "a task of a UDP port panicked"),
+                Err(error) => error!(
+                    %address,
+                    %error,
+                    "internal error: one source of datagrams was closed; please report it"
+                ),
             },
         }
         let dropped = std::mem::take(&mut peers.dropped);
         if let Some(dropped) = log.count(dropped, Instant::now()) {
-            warn!(%address, dropped, "datagrams to a UDP port are dropped");
+            warn!(
+                %address,
+                dropped,
+                "datagrams to a UDP port are dropped: they arrive too fast, or no source is left"
+            );
         }
     }
 }

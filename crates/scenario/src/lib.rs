@@ -1,12 +1,12 @@
 //! Scenarios and their results, for measurements in the laboratory and for simulations.
 //!
-//! - [`scenario`] reads the files under `scenarios/`, [`config`] what stands in them.
-//! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
+//! - [`scenario`] reads the files under `scenarios/`; [`config`] has their contents.
+//! - [`experiment`] reads the files of experiments with 60 GHz Wi-Fi.
 //! - [`lan`] is the topology with a gateway.
-//! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of
-//!   `sumlink-link`, [`timeline`] what happens to them.
-//! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
-//! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
+//! - [`plan`] is a scenario with a seed, [`model`] its links in the model of `sumlink-link`,
+//!   [`timeline`] their events.
+//! - [`system`] names the compared systems, [`edge`] the parameters of the edge node.
+//! - [`results`] holds the results of runs, [`health`] whether the emulator kept up.
 
 #![forbid(unsafe_code)]
 

@@ -4,14 +4,14 @@
 //! All functions query the kernel over rtnetlink (rtnetlink(7)) in the network namespace of the
 //! calling thread and need no privilege.
 //!
-//! Of the submodules, `netlink`, `watch` and `carrier` ask the kernel. The others keep a client's
-//! carriers on these links: `manager` decides when a link is dialed, `dialer` and `resolver`
-//! connect to the server, [`policy`] limits the use of a link.
+//! Of the submodules, `netlink`, `watch` and `interface_state` ask the kernel. The others keep a
+//! client's carriers on these links: `manager` decides when a link is dialed, `dialer` and
+//! `resolver` connect to the server, [`policy`] limits the use of a link.
 
-mod carrier;
 pub(crate) mod datagrams;
 mod dialer;
 mod glob;
+mod interface_state;
 pub(crate) mod manager;
 pub(crate) mod names;
 mod netlink;
@@ -29,9 +29,9 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Serialize;
 use sumlink_util::plain;
 
-pub(crate) use carrier::CarrierCheck;
 pub(crate) use dialer::NO_SESSION;
 pub use glob::{Overlap, is_pattern, name_matches, overlap};
+pub(crate) use interface_state::InterfaceCheck;
 use netlink::Netlink;
 pub use own::OwnAddresses;
 pub use resolver::Lookup;
@@ -200,12 +200,12 @@ mod tests {
     }
 
     /// Two uplinks with routes of different metrics in one subnet, one link with an address but no
-    /// route, one without an address, one without a carrier.
+    /// route, one without an address, one with its interface carrier state off.
     fn uplinks() -> Option<Netns> {
         let ns = Netns::new()?;
         for name in ["up1", "up2", "noroute", "noaddr", "off"] {
             ns.ip(&format!("link add {name} type veth peer name {name}-peer"));
-            // A link whose peer is off has no carrier.
+            // The interface carrier state of a link whose peer is off is off, too.
             ns.ip(&format!("link set {name} up"));
             if name != "off" {
                 ns.ip(&format!("link set {name}-peer up"));

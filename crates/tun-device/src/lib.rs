@@ -181,8 +181,8 @@ async fn steps(handle: &Handle, index: u32, setup: &Setup) -> Result<(), (String
     Ok(())
 }
 
-/// Waits until packets to an IPv6 address of this host reach it. A kernel worker enables that after
-/// the address has been added; until then, the kernel drops them.
+/// Waits until packets to an IPv6 address of this host reach it. The kernel adds the local route
+/// after the address, in a worker; until then, it drops these packets.
 async fn until_local(handle: &Handle, address: IpAddr) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

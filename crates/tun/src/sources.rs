@@ -124,7 +124,12 @@ impl<D: DatagramOpener, S: Sink> Sources<D, S> {
                     self.open.remove(&key);
                 }
             }
-            Some(Err(error)) => error!(%error, "a task of a source panicked"),
+            Some(Err(error)) => {
+                error!(
+                    %error,
+                    "internal error: one source of datagrams was closed; please report it"
+                );
+            }
             None => std::future::pending().await,
         }
     }

@@ -229,7 +229,10 @@ impl<O: Opener> Connections<O> {
                 },
                 Some(ended) = self.tasks.join_next() => {
                     if let Err(error) = ended {
-                        error!(%error, "a connection's task panicked");
+                        error!(
+                            %error,
+                            "internal error: one connection was closed; please report it"
+                        );
                     }
                 }
             }

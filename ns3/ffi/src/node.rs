@@ -19,7 +19,7 @@ pub struct SumlinkEdgeConfig {
     /// `rewrite` (the default) or `strip`.
     pub sack: *const c_char,
     /// 0 disables boosting: only the user's own acknowledgments are passed on. 2 boosts many
-    /// duplicates of a hole, any other value at most one.
+    /// duplicates of a gap, any other value at most one.
     pub boost: u8,
     /// Links, 1 to 255.
     pub links: u8,
@@ -53,7 +53,7 @@ pub struct SumlinkEdgeCounters {
     pub unneeded: u64,
     /// Packets that the node sent again because of an acknowledgment.
     pub repaired: u64,
-    /// Packets that the node sent again because their link lost them behind the first hole.
+    /// Packets that the node sent again because their link lost them behind the first gap.
     pub repaired_behind: u64,
     /// Packets that the node sent again because of a timer.
     pub repaired_late: u64,

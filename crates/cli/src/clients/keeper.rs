@@ -143,7 +143,9 @@ impl Running {
     pub(crate) fn end(self) {
         let _ = self.keeper.messages.send(Message::End);
         if self.thread.join().is_err() {
-            tracing::error!("the thread of the store of clients failed");
+            tracing::error!(
+                "internal error: the store's thread failed; usage may be lost; please report it"
+            );
         }
     }
 }

@@ -360,7 +360,7 @@ fn datagrams_pass_a_balancer_without_udp() {
         let length = client.recv(&mut buffer).ok()?;
         (&buffer[..length] == b"question").then_some(())
     });
-    let reason = "no UDP carrier on this link; its datagrams use TCP";
+    let reason = "no datagram carrier on this link; its datagrams use TCP";
     until("both links have tried UDP", || {
         (scene.client.lines_with(reason) >= 2).then_some(())
     });

@@ -19,7 +19,7 @@ impl Edge {
     ///
     /// A user answers data that it already has with its previous acknowledgment number (RFC 9293,
     /// section 3.10.7.4). When a packet was only late and is sent again, two copies arrive, and
-    /// each such pair causes one answer. The answer reports no hole if the user has all data that
+    /// each such pair causes one answer. The answer reports no gap if the user has all data that
     /// the node has received, or all but the newest packet. But the far end may have sent more by
     /// then. It treats the third duplicate as a loss (RFC 5681, section 3.2), and its
     /// retransmission causes another such answer. The far end may have missed the number, so it is
@@ -32,7 +32,7 @@ impl Edge {
         acknowledgment: Acknowledgment,
         now: Instant,
     ) -> bool {
-        let is_about_no_hole = match acknowledgment {
+        let is_about_no_gap = match acknowledgment {
             Acknowledgment::Repeated => true,
             Acknowledgment::Duplicate { window_moves } => {
                 !window_moves && only_newest_is_missing(tracked)
@@ -41,7 +41,7 @@ impl Edge {
         };
         let wait = self.repair_wait().min(REPEAT_AFTER);
         let within = |at: Option<Instant>, wait| at.is_some_and(|at| now < at + wait);
-        is_about_no_hole
+        is_about_no_gap
             && within(tracked.last_passed, wait)
             && within(tracked.again, self.repair_wait() * 2)
             && !segment.flags.marked
@@ -105,7 +105,7 @@ impl Edge {
 }
 
 /// Whether the node has received nothing behind the missing packet. Then duplicates do not indicate
-/// a hole: they answer packets that arrived twice. A FIN counts as data behind it.
+/// a gap: they answer packets that arrived twice. A FIN counts as data behind it.
 fn only_newest_is_missing(tracked: &Tracked) -> bool {
     let flow = &tracked.flow;
     let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));

@@ -1,15 +1,15 @@
-//! Detects losses behind the first hole from the user's SACK blocks.
+//! Detects losses behind the first gap from the user's SACK blocks.
 //!
-//! Algorithm 1 handles one hole at a time. A whole window can be lost, because a link was away for
+//! Algorithm 1 handles one gap at a time. A whole window can be lost, because a link was away for
 //! less than the detection time or because the user's end restarted. Algorithm 1 would then repair
-//! its packets one after another. The far end receives no report of the holes and waits for its own
+//! its packets one after another. The far end receives no report of the gaps and waits for its own
 //! timer, which grows with the round-trip times that it measures meanwhile. So the node looks
 //! further.
 //!
 //! A link delivers packets in the order in which it took them. A packet is therefore lost if it was
 //! queued before a packet that the same link has delivered. This is RACK, applied per link (RFC
 //! 8985, section 6.2), with a reordering window of a sixteenth of the trip time: a link reorders
-//! little. For the first hole, algorithm 1 asks for this proof (`proof.rs`).
+//! little. For the first gap, algorithm 1 asks for this proof (`proof.rs`).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::{Instant, LinkId};
 /// Lower bound of the reordering window.
 const MIN_WINDOW: Duration = Duration::from_millis(2);
 
-/// Most separate ranges tracked. For a user with more holes, only the first ones are repaired until
+/// Most separate ranges tracked. For a user with more gaps, only the first ones are repaired until
 /// the user has received all data sent by then.
 const MAX_RANGES: usize = 128;
 
@@ -150,7 +150,7 @@ impl Edge {
         (trip / 16).max(MIN_WINDOW)
     }
 
-    /// Sends the lost packets behind the first hole again.
+    /// Sends the lost packets behind the first gap again.
     pub(super) fn repair_behind(&mut self, tracked: &mut Tracked, now: Instant) {
         let (Some(acked), Some(losses)) = (tracked.flow.acked(), &mut tracked.losses) else {
             return;

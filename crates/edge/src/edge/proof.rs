@@ -15,7 +15,7 @@ use crate::seq::Position;
 /// Least time that a link may take longer than usual before its packet counts as lost.
 const MIN_SLACK: Duration = Duration::from_millis(10);
 
-/// A hole is held at most this much longer than the longest trip time. A sender's timer adds at
+/// A gap is held at most this much longer than the longest trip time. A sender's timer adds at
 /// least 200 ms to its round trip (Linux).
 const MAX_HOLD: Duration = Duration::from_millis(150);
 
@@ -30,7 +30,7 @@ impl Edge {
         Some(departed + flight.unwrap_or_else(|| self.repair_wait()))
     }
 
-    /// When the hole that is known since `since` counts as lost if nothing is heard of its packet:
+    /// When the gap that is known since `since` counts as lost if nothing is heard of its packet:
     /// when it is overdue, at the latest after the longest hold.
     pub(super) fn lost_at(&self, kept: &Kept, since: Instant) -> Instant {
         let last = since.max(kept.sent.0) + self.longest_hold();
@@ -47,7 +47,7 @@ impl Edge {
             || self.lost_at(kept, known_since(tracked, position, now)) <= now
     }
 
-    /// How long a hole without proof is held: `repair_after` trip times, but less than a sender's
+    /// How long a gap without proof is held: `repair_after` trip times, but less than a sender's
     /// timer.
     pub(super) fn longest_hold(&self) -> Duration {
         let longest = self.trips().max().unwrap_or_default();
@@ -69,7 +69,7 @@ impl Edge {
         }
     }
 
-    /// Checks the hole when its packet is overdue, at the latest after the longest hold.
+    /// Checks the gap when its packet is overdue, at the latest after the longest hold.
     pub(super) fn await_proof(&self, tracked: &mut Tracked, now: Instant) {
         let Some(acked) = tracked.flow.acked() else {
             return;
@@ -87,7 +87,7 @@ impl Edge {
     }
 }
 
-/// Since when the hole at `position` is known.
+/// Since when the gap at `position` is known.
 fn known_since(tracked: &Tracked, position: Position, now: Instant) -> Instant {
     let repair = tracked.repair.filter(|repair| repair.position == position);
     repair.map_or(now, |repair| repair.since)

@@ -1,4 +1,4 @@
-//! Acknowledgments of a closed hole, released at the pace of the links.
+//! Acknowledgments of a closed gap, released at the pace of the links.
 //!
 //! When the missing packet arrives, the user acknowledges all data held behind it at once. The far
 //! end would answer with as much new data at once, which overflows the queues. So the node passes

@@ -58,7 +58,7 @@ impl Edge {
         (used + self.config.idle <= now).then_some(id)
     }
 
-    /// Checks the hole again after some link trip times, unless an acknowledgment comes first.
+    /// Checks the gap again after some link trip times, unless an acknowledgment comes first.
     pub(super) fn repair_later(&self, tracked: &mut Tracked, wait: Duration, now: Instant) {
         let Some(position) = tracked.flow.acked() else {
             return;

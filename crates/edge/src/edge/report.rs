@@ -89,7 +89,7 @@ pub struct Counters {
     pub unneeded: u64,
     /// Packets that the node sent again because of an acknowledgment.
     pub repaired: u64,
-    /// Packets that the node sent again because their link lost them behind the first hole.
+    /// Packets that the node sent again because their link lost them behind the first gap.
     pub repaired_behind: u64,
     /// Packets that the node sent again because of a timer.
     pub repaired_late: u64,

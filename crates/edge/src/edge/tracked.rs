@@ -16,7 +16,7 @@ use crate::visible::{Parameters, Visible};
 use crate::{Config, Instant};
 
 /// An acknowledgment of this many bytes more than was sent before a repetition may still echo a
-/// packet from before it: the one that closes the last hole.
+/// packet from before it: the one that closes the last gap.
 const LATE_ECHOES: u64 = 1 << 20;
 
 /// A flow and its state in the node.
@@ -25,9 +25,9 @@ pub(super) struct Tracked {
     pub(super) flow: Flow,
     pub(super) copies: Copies,
     pub(super) visible: Visible,
-    /// The hole that the node is repairing.
+    /// The gap that the node is repairing.
     pub(super) repair: Option<Repair>,
-    /// Losses behind that hole, if the user has reported any.
+    /// Losses behind that gap, if the user has reported any.
     pub(super) losses: Option<Box<Losses>>,
     /// The far end recovers from a loss until it knows that all data before this position has
     /// arrived: the end of the data that it had sent when it last repeated a packet.
@@ -63,10 +63,10 @@ pub(super) struct Tracked {
     pub(super) timer: Option<Instant>,
 }
 
-/// The timed repair of one hole.
+/// The timed repair of one gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
-    /// Start of the hole.
+    /// Start of the gap.
     pub(super) position: Position,
     pub(super) since: Instant,
     /// When it is sent again.

@@ -113,7 +113,7 @@ impl Edge {
         if pass && segment.flags.ack && tracked.flow.acked() == Some(ack) {
             tracked.release = None; // this packet conveys all of it
         }
-        // Behind the packet of the first hole, which the user is waiting for.
+        // Behind the packet of the first gap, which the user is waiting for.
         if believed == Some(true) && !segment.options.sack.is_empty() {
             self.repair_behind(tracked, now);
         }
@@ -130,11 +130,11 @@ impl Edge {
         conveyed: Option<Position>,
         now: Instant,
     ) -> bool {
-        let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
+        let gap = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
         if self.is_unneeded(tracked, segment, acknowledgment, now) {
             self.counters.unneeded += 1;
             if acknowledgment.is_duplicate() {
-                // The packet may be lost even if the acknowledgment shows no hole.
+                // The packet may be lost even if the acknowledgment shows no gap.
                 self.repair_later(tracked, self.repair_wait(), now);
             }
             return false;
@@ -147,7 +147,7 @@ impl Edge {
                 {
                     return false;
                 }
-                // Each packet that a user stores behind a hole may open its window further. Such an
+                // Each packet that a user stores behind a gap may open its window further. Such an
                 // acknowledgment is no duplicate, so without SACK nothing shows the loss but time.
                 if self.config.visible.proof && tracked.flow.outstanding() > 0 {
                     self.await_proof(tracked, now);
@@ -158,7 +158,7 @@ impl Edge {
                 return true;
             }
             Acknowledgment::Beyond if moved => {
-                // The data came by another route, so the hole is closed.
+                // The data came by another route, so the gap is closed.
                 let situation = self.situation(tracked, false, false, now);
                 (tracked.visible).acknowledgment(&self.config.visible, &situation);
                 return true;
@@ -216,14 +216,14 @@ impl Edge {
                 self.pass_duplicate(tracked, packet, segment, false);
             }
             Step::Pass => {
-                // Acknowledgments passed on while the node can repair the hole do not report it;
+                // Acknowledgments passed on while the node can repair the gap do not report it;
                 // those passed on when it gives up do.
                 let parameters = &self.config.visible;
                 let able = match parameters.proof {
                     true => !situation.repeated,
                     false => situation.free > parameters.min_free,
                 };
-                let silent = hole && situation.kept && able;
+                let silent = gap && situation.kept && able;
                 let is_whole = segment.options.sack.is_empty() || silent;
                 if parameters.proof
                     && is_whole
@@ -270,19 +270,19 @@ impl Edge {
         if owed {
             self.repair_later(tracked, self.repair_wait(), now);
         } else if self.visible() && !self.config.visible.proof {
-            // The next hole's packet is overdue. If a whole window was lost and only its first
-            // packet was repeated, no data is in flight behind the hole that would make the user
+            // The next gap's packet is overdue. If a whole window was lost and only its first
+            // packet was repeated, no data is in flight behind the gap that would make the user
             // report it. Trip times differ between users.
             let own = tracked.trip.mul_f64(self.config.visible.repair_after);
             let wait = self.repair_wait().max(own);
-            let hole = tracked.copies.holding(acked);
-            if hole.is_some_and(|(_, kept)| kept.sent.0 + wait <= now) {
+            let gap = tracked.copies.holding(acked);
+            if gap.is_some_and(|(_, kept)| kept.sent.0 + wait <= now) {
                 self.repair_later(tracked, wait, now);
             }
         }
     }
 
-    /// Checks the hole later, unless an acknowledgment comes first.
+    /// Checks the gap later, unless an acknowledgment comes first.
     fn check_later(&self, tracked: &mut Tracked, now: Instant) {
         match self.config.visible.proof {
             true => self.await_proof(tracked, now),

@@ -42,7 +42,7 @@ pub enum Phase {
     Closed,
 }
 
-/// Most separate ranges of received data that are tracked. A flow with more holes loses its highest
+/// Most separate ranges of received data that are tracked. A flow with more gaps loses its highest
 /// ranges; at worst it is then not boosted.
 const MAX_RANGES: usize = 128;
 

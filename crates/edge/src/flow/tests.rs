@@ -225,7 +225,7 @@ fn a_flow_seen_in_one_direction_tracks_only_that() {
 }
 
 #[test]
-fn many_holes_cost_bounded_memory() {
+fn many_gaps_cost_bounded_memory() {
     let mut flow = open(0);
     for n in 0..10_000 {
         data(&mut flow, 20 + 40 * n, 10);

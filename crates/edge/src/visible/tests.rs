@@ -37,7 +37,7 @@ fn steps(visible: &mut Visible, situations: impl IntoIterator<Item = Situation>)
 }
 
 #[test]
-fn a_hole_is_boosted_held_repaired_twice_then_passed_on() {
+fn a_gap_is_boosted_held_repaired_twice_then_passed_on() {
     let mut visible = Visible::new(&Parameters::default());
     let steps = steps(&mut visible, (0..9).map(|n| situation(10 * n)));
     let (boost, hold, repair, pass) = (Step::Boost, Step::Hold, Step::Retransmit, Step::Pass);
@@ -150,7 +150,7 @@ fn with_proof_a_late_packet_is_waited_for_and_a_lost_one_is_repaired_unseen() {
 }
 
 #[test]
-fn a_hole_that_the_far_end_repairs_is_not_hidden() {
+fn a_gap_that_the_far_end_repairs_is_not_hidden() {
     let parameters = Parameters::default();
     let mut visible = Visible::new(&parameters);
     let mut step = |lost, repaired| {
@@ -208,10 +208,10 @@ proptest! {
 }
 
 proptest! {
-    /// For any input: at most one boost per hole, or five with many, at most RT^max repairs, and
+    /// For any input: at most one boost per gap, or five with many, at most RT^max repairs, and
     /// holding ends.
     #[test]
-    fn every_hole_ends(
+    fn every_gap_ends(
         many: bool,
         seen in proptest::collection::vec(
             (

@@ -1,5 +1,5 @@
-//! Decides when a path is late, suspect or stalled, from the peer's reports and TCP's
-//! acknowledgments.
+//! Decides when bytes are overdue and a path is suspect or stalled, from the peer's reports and
+//! TCP's acknowledgments.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::Instant;
 /// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
 pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path is suspect once it has been silent for this long; its late data is duplicated elsewhere.
+/// A path is suspect once it has been silent for this long; its overdue data is then duplicated
+/// over other paths.
 const SUSPECT_SLACK: Duration = Duration::from_millis(15);
 
 /// Share of its previous rate below which a path delivers nothing of use: during the time of a
@@ -90,7 +91,7 @@ impl Path {
         self.delays.report_trip.unwrap_or(srtt / 2) + 2 * rttvar + REPORT_SLACK
     }
 
-    /// How long the oldest data on the path has been late.
+    /// How long the oldest data on the path has been overdue.
     ///
     /// A path that hardly delivers anything still has good statistics: a rate that was measured
     /// earlier, a short round trip. Its overdue data is a better indicator.

@@ -57,7 +57,11 @@ impl State {
         let mut state: Self = match serde_json::from_str(&text) {
             Ok(state) => state,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "ignoring a damaged state file");
+                tracing::warn!(
+                    path = %path.display(),
+                    %error,
+                    "ignoring a damaged state file; changed kernel parameters are not restored"
+                );
                 return None;
             }
         };

@@ -71,7 +71,7 @@ pub struct FaultsOptions {
     /// List the lines; measure nothing
     #[arg(long, conflicts_with = "judge_only")]
     pub list: bool,
-    /// Judge what is there, and write the page; measure nothing
+    /// Judge the stored runs, and write the page; measure nothing
     #[arg(long)]
     pub judge_only: bool,
 }

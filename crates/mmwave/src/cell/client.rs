@@ -269,7 +269,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Its share of the data time, in seconds.
+    /// Sends for the client's share of the data time, in seconds, unless it is blocked.
     pub(super) fn send(&mut self, part_s: f64, blocked: bool) {
         let Some(snr_db) = self.link else {
             self.service = Service::Untrained;

@@ -38,7 +38,7 @@ pub enum Service {
     Data {
         /// SNR of its data in dB.
         snr_db: f64,
-        /// Its share of the data time, in seconds.
+        /// The client's share of the data time, in seconds.
         part_s: f64,
     },
 }

@@ -51,7 +51,8 @@ impl Store for Postgres {
             let values: row::Values<'_> = &[(&read.horizon, Type::INT8)];
             let rows = connection.query_typed(row::NEWS, values).await?;
             let Some(first) = rows.first() else {
-                return Err(Failure::Value("sumlink_state is empty".to_owned()));
+                let reason = "the table sumlink_state is empty: restore a backup";
+                return Err(Failure::Value(reason.to_owned()));
             };
             let now = position(first)?;
             // One row without a client stands for none.

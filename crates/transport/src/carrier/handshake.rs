@@ -57,7 +57,7 @@ pub enum CarrierError {
     #[error(transparent)]
     Balancer(#[from] ProxyHeaderError),
     /// At the server: a stranger has no open invitation, or tries too often.
-    #[error("it has no open invitation, or tries too often")]
+    #[error("the peer has no open invitation, or tries too often")]
     NoInvitation,
     /// The connection broke.
     #[error("the connection broke during the handshake: {}", plain(.0))]

@@ -168,7 +168,7 @@ fn on_done(
         tracing::info!(
             link = %name,
             %reason,
-            "no UDP carrier on this link; its datagrams use TCP"
+            "no datagram carrier on this link; its datagrams use TCP"
         );
         state.logged.clone_from(&reason);
     }

@@ -31,7 +31,7 @@ use super::resolver::{Answer, Resolver};
 use crate::api::config::ClientConfig;
 use crate::api::error::{ConnectError, is_lost};
 use crate::links::policy::Policies;
-use crate::links::{self, CarrierCheck};
+use crate::links::{self, InterfaceCheck};
 use crate::session::command::Command;
 use crate::session::driver::{CarrierNews, Driver, LinkStates};
 use dials::{Dialed, LinkState};
@@ -71,8 +71,8 @@ pub(crate) struct Manager {
     resolver: Resolver,
     /// When all links were last listed.
     looked: Instant,
-    /// Queries the carrier state of interfaces; opened on first use.
-    carriers: Option<CarrierCheck>,
+    /// Queries interface carrier state; opened on first use.
+    interfaces: Option<InterfaceCheck>,
     /// The query in progress.
     asking: JoinSet<io::Result<bool>>,
     /// The session is being closed: links are no longer dialed.
@@ -109,7 +109,7 @@ impl Manager {
             servers: Vec::new(),
             resolver,
             looked: Instant::now(),
-            carriers: None,
+            interfaces: None,
             asking: JoinSet::new(),
             is_closing: false,
             datagrams: watch::channel(DatagramLinks::new()).0,
@@ -193,7 +193,7 @@ impl Manager {
                 Ok(()) = policies.changed() => self.look_again().await,
                 Some(news) = self.news.recv() => self.on_news(news),
                 Some(answer) = self.asking.join_next() => if let Ok(answer) = answer {
-                    self.on_carriers(answer).await;
+                    self.on_interface_state(answer).await;
                 },
                 Some(dialed) = self.dials.join_next() => {
                     // The result of an abandoned dial is ignored.

@@ -286,10 +286,7 @@ impl Shared {
                 break Some((RefuseCode::Limit, reason));
             };
             if self.sessions().remove(&id, &without_path) {
-                tracing::info!(
-                    client = %key.0,
-                    "closing a session without paths to make room for a new one"
-                );
+                tracing::info!("closing a session without paths to make room for a new one");
                 without_path.close("a new session of the same client takes its place");
             }
         };

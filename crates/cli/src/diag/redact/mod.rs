@@ -100,7 +100,7 @@ pub(super) struct Redactor {
     secrets: usize,
 }
 
-/// Things with the numbers that they got when they were first seen.
+/// Values and their numbers, in the order in which they were first seen.
 #[derive(Debug)]
 struct Numbers<T>(HashMap<T, usize>);
 

@@ -350,7 +350,7 @@ impl World {
                 down(asked).payload(&[0xee; 1000][..(ack_sent - at).min(MSS) as usize]),
             ),
             5 | 6 => (false, down(somewhere(asked)).syn()),
-            // False SACK blocks beyond a hole, from within the window: at worst they cause
+            // False SACK blocks beyond a gap, from within the window: at worst they cause
             // retransmissions.
             7 => {
                 let left = asked.wrapping_add(1 + number % 40_000);

@@ -1,4 +1,4 @@
-//! Packet by packet: losses behind the first hole, and packets that are only late.
+//! Packet by packet: losses behind the first gap, and packets that are only late.
 
 use super::faults::owing;
 use super::scripted::{KEY, ack, data, drain, ms, sent, started};
@@ -18,19 +18,19 @@ fn a_delivered_packet_reveals_earlier_losses_of_its_link() {
         edge.handle_far(data(n), at);
         sent(&mut edge, at);
     }
-    let first_hole = |packet: &Vec<u8>| *packet == data(1);
+    let first_gap = |packet: &Vec<u8>| *packet == data(1);
     let mut again = |blocks: &[(u32, u32)], at| {
         edge.handle_user(ack(2000, blocks), at);
         drain(&mut edge);
         let mut packets = sent(&mut edge, at);
-        packets.retain(|packet| !first_hole(packet));
+        packets.retain(|packet| !first_gap(packet));
         packets
     };
     // The seventh has arrived, and the even ones before it have not.
     assert_eq!(again(&[(7000, 8000)], ms(80)), [data(2), data(4)]);
     // So has the eleventh. A segment that was sent again after it is not repeated.
     assert_eq!(again(&[(11_000, 12_000)], ms(95)), [data(8)]);
-    // The other link has delivered the eighth. It has also lost the first hole, which is left to
+    // The other link has delivered the eighth. It has also lost the first gap, which is left to
     // algorithm 1. The tenth is younger.
     assert_eq!(again(&[(8000, 9000)], ms(115)), [data(3), data(5)]);
     assert_eq!(edge.counters().repaired_behind, 5);
@@ -38,7 +38,7 @@ fn a_delivered_packet_reveals_earlier_losses_of_its_link() {
 
 /// No packets in flight can bring duplicates, and the far end receives no report.
 #[test]
-fn a_lost_windows_next_hole_does_not_wait_for_duplicates() {
+fn a_lost_windows_next_gap_does_not_wait_for_duplicates() {
     let mut edge = owing();
     let at = edge.poll_timeout().unwrap();
     edge.handle_timeout(at);
@@ -66,7 +66,7 @@ fn a_lost_windows_next_hole_does_not_wait_for_duplicates() {
 /// Every other packet has arrived, beyond the number of ranges tracked: a range that is forgotten
 /// is not considered lost.
 #[test]
-fn too_many_holes_are_not_repaired() {
+fn too_many_gaps_are_not_repaired() {
     let config = Config {
         steering: "roundrobin".into(),
         ..Config::default()
@@ -127,7 +127,7 @@ fn moved_packets_do_not_count_as_lost() {
     }
     edge.handle_user(ack(2000, &[(6000, 7000)]), ms(120));
     drain(&mut edge);
-    // The first hole is left to algorithm 1.
+    // The first gap is left to algorithm 1.
     assert_eq!(edge.counters().repaired_behind, its_own as u64);
     assert!(its_own < 3);
 }

@@ -21,9 +21,9 @@ fn node() -> Edge {
     .unwrap()
 }
 
-/// An established flow with `holes` holes in the received data, and a SYN that waits for its
+/// An established flow with `gaps` gaps in the received data, and a SYN that waits for its
 /// answer.
-fn holes(edge: &mut Edge, flow: u32, holes: u32) -> FlowKey {
+fn gaps(edge: &mut Edge, flow: u32, gaps: u32) -> FlowKey {
     let user = SocketAddr::from((
         Ipv4Addr::from(0x0a00_0000 + flow / 50_000),
         1000 + (flow % 50_000) as u16,
@@ -35,7 +35,7 @@ fn holes(edge: &mut Edge, flow: u32, holes: u32) -> FlowKey {
     edge.handle_user(up(500).syn().option(scale.clone()).packet(), now);
     edge.handle_far(down(999).syn().option(scale).packet(), now);
     edge.handle_user(up(501).ack(1000).packet(), now);
-    for n in 1..=holes {
+    for n in 1..=gaps {
         edge.handle_far(down(1000 + 20 * n).payload(&[0; 10]).packet(), now);
         for link in LINKS {
             while edge.poll_link(link, now).is_some() {}
@@ -51,14 +51,14 @@ fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
     let mut edge = node();
     let flows = (super::super::MAX_RANGES / 100) as u32;
     for flow in 0..flows {
-        holes(&mut edge, flow, 120);
+        gaps(&mut edge, flow, 120);
     }
     assert!(
         edge.ranges <= super::super::MAX_RANGES + 2 * flows as usize,
         "{}",
         edge.ranges
     );
-    // The last flows keep few ranges, and still know the data received without a hole.
+    // The last flows keep few ranges, and still know the data received without a gap.
     let last = edge.flows.recent().next().unwrap().1;
     assert_eq!(last.ranges(), super::super::MIN_RANGES);
     assert_eq!(last.flow.outstanding(), 20 * 120 + 10);
@@ -70,7 +70,7 @@ fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
 /// The figures of docs/notes/edge.md.
 #[test]
 #[ignore = "a measurement of a minute for docs/notes/edge.md; make nightly runs it"]
-fn memory_of_100_000_flows_with_holes() {
+fn memory_of_100_000_flows_with_gaps() {
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status
@@ -86,7 +86,7 @@ fn memory_of_100_000_flows_with_holes() {
     let before = resident();
     let mut edge = node();
     for flow in 0..100_000 {
-        holes(&mut edge, flow, 130);
+        gaps(&mut edge, flow, 130);
     }
     assert_eq!(edge.counters().flows, 100_000);
     let taken = resident() - before;

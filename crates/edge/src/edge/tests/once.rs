@@ -136,7 +136,7 @@ fn one_more_is_under_way() -> (Edge, u64) {
     (edge, now + 1)
 }
 
-/// No data has arrived behind the packet in flight: the repeated numbers do not indicate a hole.
+/// No data has arrived behind the packet in flight: the repeated numbers do not indicate a gap.
 /// The far end would halve its window because of the node's own retransmissions.
 #[test]
 fn repeats_do_not_make_a_packet_in_flight_missing() {
@@ -149,7 +149,7 @@ fn repeats_do_not_make_a_packet_in_flight_missing() {
         (counters.boosted, counters.held, counters.repaired),
         (before.boosted, before.held, before.repaired)
     );
-    // With another packet behind it, they may indicate a hole.
+    // With another packet behind it, they may indicate a gap.
     edge.handle_far(data(4), ms(now + 6));
     sent(&mut edge, ms(now + 6));
     let passed_on = answer(&mut edge, again(), ms(now + 7)).unwrap();

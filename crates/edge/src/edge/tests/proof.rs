@@ -1,5 +1,5 @@
 //! Packet by packet: the node sends only packets again that are provably lost, and passes the
-//! acknowledgment of a closed hole on in parts.
+//! acknowledgment of a closed gap on in parts.
 
 use etherparse::TcpOptionElement as Option_;
 
@@ -63,7 +63,7 @@ fn a_packet_that_its_link_overtook_is_repaired_at_once() {
     assert_eq!(edge.counters().repaired, 1);
 }
 
-/// Each packet behind the hole opens the user's window further, as receivers with growing buffers
+/// Each packet behind the gap opens the user's window further, as receivers with growing buffers
 /// do. No acknowledgment is a duplicate (RFC 5681), so a far end without SACK would wait for its
 /// timer: NewReno collapsed to 1 Mbit/s.
 #[test]
@@ -99,7 +99,7 @@ fn a_packet_that_the_far_end_repeats_is_left_to_it() {
     }
 }
 
-/// Sixty segments behind the hole are acknowledged at once.
+/// Sixty segments behind the gap are acknowledged at once.
 fn closed(edge: &mut Edge) -> Vec<Segment> {
     edge.handle_user(ack(2000, &[(3000, 62_000)]), ms(41));
     assert!(drain(edge).is_empty());
@@ -108,7 +108,7 @@ fn closed(edge: &mut Edge) -> Vec<Segment> {
 }
 
 #[test]
-fn a_closed_hole_is_acknowledged_in_parts_that_permit_no_more() {
+fn a_closed_gap_is_acknowledged_in_parts_that_permit_no_more() {
     let mut edge = in_turns(70);
     let mut parts = closed(&mut edge);
     assert_eq!(parts.len(), 1);
@@ -139,11 +139,11 @@ fn other_content_ends_the_parts() {
     for (what, packet) in [
         ("data", packet(Draft::up(501).payload(b"x"))),
         ("a FIN", packet(Draft::up(501).fin())),
-        ("a new hole", ack(62_000, &[(64_000, 65_000)])),
+        ("a new gap", ack(62_000, &[(64_000, 65_000)])),
     ] {
         let mut edge = in_turns(70);
         closed(&mut edge);
-        if what == "a new hole" {
+        if what == "a new gap" {
             edge.handle_far(data(61), ms(42)); // repeated by the far end
         }
         let passed = answer(&mut edge, packet, ms(43)).unwrap();

@@ -20,8 +20,8 @@ fn edge_of(segment: &Segment) -> u32 {
 }
 
 proptest! {
-    /// Parts acknowledge what the user did and permit what the user does: never more, never less
-    /// than before, and all of it in the end.
+    /// Parts acknowledge and permit no more than the user's acknowledgment, never less than the
+    /// part before, and all of it in the end.
     #[test]
     fn parts_are_the_users_and_reach_its_number(
         steps in proptest::collection::vec((0u32..50, 0u16..40, 0u64..12, 0u8..4), 1..40),

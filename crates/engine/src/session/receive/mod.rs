@@ -12,7 +12,7 @@ use crate::{Class, Instant, PathId, PeerText, Role, StreamId};
 /// that uses windows has a few for each path; the limit protects against a malicious peer.
 pub(super) const MAX_PIECES: usize = 64 * 1024;
 
-/// Closing code for a peer that violates the protocol.
+/// Close code for a peer that violates the protocol.
 pub(super) const CODE_PROTOCOL: u64 = 1;
 
 impl Session {

@@ -158,7 +158,9 @@ impl Task {
                     if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
                     }
-                    tracing::warn!("the session was lost; making a new one");
+                    tracing::warn!(
+                        "the session was lost: open streams are reset; connecting again"
+                    );
                 }
             }
             tokio::select! {
@@ -180,6 +182,7 @@ impl Task {
         ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
     ) -> Ended {
         let config = self.servers.config(place);
+        let server = config.server.clone();
         let mut id = [0; 16];
         if SystemRandom::new().fill(&mut id).is_err() {
             let reason = "the operating system has no random numbers".to_owned();
@@ -227,7 +230,7 @@ impl Task {
                 Some(ready) => {
                     let _ = ready.send(Ok(()));
                 }
-                None => tracing::info!("reconnected with a new session"),
+                None => tracing::info!(%server, "reconnected with a new session"),
             }
         };
         let (servers, current) = (Arc::clone(&self.servers), self.session.clone());

@@ -21,7 +21,7 @@ pub enum NameError {
     #[error("`{0}` is not the name of a protocol: write 1 to 255 characters, such as \"h2\"")]
     Protocol(String),
     /// The name of another exchange with a server.
-    #[error("`{0}` has another meaning: choose another name")]
+    #[error("`{0}` is reserved by sumlink: choose another name")]
     Reserved(String),
     /// Not a network.
     #[error(

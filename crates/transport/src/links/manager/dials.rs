@@ -94,7 +94,7 @@ impl Manager {
 
     pub(super) fn on_news(&mut self, news: CarrierNews) {
         match news {
-            CarrierNews::Moving => self.ask_for_carriers(),
+            CarrierNews::Moving => self.ask_for_interface_state(),
             CarrierNews::Silent {
                 id,
                 link,
@@ -196,7 +196,12 @@ impl Manager {
                 continue;
             };
             if carriers != before {
-                tracing::info!(link = %traffic.link, carriers, "number of carriers changed");
+                tracing::info!(
+                    link = %traffic.link,
+                    before,
+                    carriers,
+                    "number of carriers changed"
+                );
             }
             if carriers < before {
                 let (superfluous, gives_up) = state.plan.superfluous(carriers.into());
@@ -427,7 +432,7 @@ fn log_size(link: &str, before: Option<u16>, size: Option<u16>) {
         None => tracing::warn!(
             link,
             tried = before,
-            "connections get stuck with packets of every size: connecting with the link's own size"
+            "connections stall with packets of every size: connecting with the link's own size"
         ),
     }
 }

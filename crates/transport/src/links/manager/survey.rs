@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Manager;
 use crate::api::config::ClientConfig;
 use crate::api::error::ConnectError;
-use crate::links::{self, CarrierCheck, Link};
+use crate::links::{self, InterfaceCheck, Link};
 
 /// The server's addresses that a link can reach, each with the source address that the routing
 /// tables choose.
@@ -75,14 +75,14 @@ impl Manager {
         Ok(())
     }
 
-    /// Queries in the background whether a link with a path has lost its carrier, which the kernel
-    /// reports up to 1 s late. At most one query is in progress.
-    pub(super) fn ask_for_carriers(&mut self) {
+    /// Queries in the background the interface carrier state of the links with paths: the kernel
+    /// reports its loss up to 1 s late. At most one query is in progress.
+    pub(super) fn ask_for_interface_state(&mut self) {
         if !self.asking.is_empty() {
             return;
         }
-        if self.carriers.is_none() {
-            self.carriers = CarrierCheck::open().ok();
+        if self.interfaces.is_none() {
+            self.interfaces = InterfaceCheck::open().ok();
         }
         let in_use = self
             .links
@@ -91,20 +91,20 @@ impl Manager {
         let seen = in_use.filter_map(|link| link.seen.as_ref());
         let seen = seen.filter(|(link, _)| !link.loopback);
         let numbers: Vec<u32> = seen.map(|(link, _)| link.index).collect();
-        if let Some(check) = self.carriers.clone().filter(|_| !numbers.is_empty()) {
+        if let Some(check) = self.interfaces.clone().filter(|_| !numbers.is_empty()) {
             self.asking
                 .spawn_blocking(move || check.is_any_lost(&numbers));
         }
     }
 
     /// Takes the answer: after the loss of a carrier, all links are listed.
-    pub(super) async fn on_carriers(&mut self, is_any_lost: io::Result<bool>) {
+    pub(super) async fn on_interface_state(&mut self, is_any_lost: io::Result<bool>) {
         match is_any_lost {
             Ok(false) => {}
             Ok(true) => self.look_again().await,
             Err(error) => {
                 tracing::debug!(%error, "cannot query the carrier state of the links");
-                self.carriers = None;
+                self.interfaces = None;
             }
         }
     }
@@ -218,7 +218,7 @@ mod tests {
 
     /// Only the query: the manager's loop, which receives the kernel's events, does not run.
     #[test]
-    fn while_bytes_move_a_lost_carrier_is_noticed() {
+    fn while_bytes_move_a_link_without_a_signal_is_noticed() {
         let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -235,11 +235,11 @@ mod tests {
                 manager.on_news(CarrierNews::Moving);
                 manager.on_news(CarrierNews::Moving);
                 let answer = manager.asking.join_next().await.unwrap().unwrap();
-                manager.on_carriers(answer).await;
+                manager.on_interface_state(answer).await;
                 assert!(manager.asking.is_empty());
             };
             answer(&mut manager).await;
-            assert!(asked.try_recv().is_err(), "no link has lost its carrier");
+            assert!(asked.try_recv().is_err(), "no link has lost its signal");
             ip("link set up1-peer down");
             answer(&mut manager).await;
             let asked = std::iter::from_fn(|| asked.try_recv().ok());

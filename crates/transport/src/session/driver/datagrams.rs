@@ -121,8 +121,22 @@ impl Driver {
         let quic = &self.datagrams.carriers;
         let is_known = quic.iter().any(|other| other.carrier.path() == id)
             || self.carriers.iter().any(|other| other.id == id);
-        if self.engine.is_closed() || is_known || quic.len() >= self.max_paths {
-            tracing::warn!(path = id.0, link = carrier.link(), "datagram path dropped");
+        let reason = if self.engine.is_closed() {
+            Some("the session is closed")
+        } else if is_known {
+            Some("the session has a path with this number")
+        } else if quic.len() >= self.max_paths {
+            Some("the session has the most datagram paths")
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            tracing::warn!(
+                path = id.0,
+                link = carrier.link(),
+                reason,
+                "datagram path dropped; datagrams use the other paths"
+            );
             return;
         }
         tracing::info!(

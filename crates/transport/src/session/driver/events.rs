@@ -46,22 +46,14 @@ impl Driver {
                     if self.note_state(path, LoggedState::StalledAtPeer, true) =>
                 {
                     let link = self.link_of(path);
-                    tracing::info!(
-                        path = path.0,
-                        %link,
-                        "the peer gets nothing through on this path"
-                    );
+                    tracing::info!(path = path.0, %link, "path stalled at the peer");
                     self.look_for_silence_soon();
                 }
                 Event::PathRecoveredAtPeer { path }
                     if self.note_state(path, LoggedState::StalledAtPeer, false) =>
                 {
                     let link = self.link_of(path);
-                    tracing::info!(
-                        path = path.0,
-                        %link,
-                        "the peer gets through on this path again"
-                    );
+                    tracing::info!(path = path.0, %link, "path recovered at the peer");
                 }
                 Event::PathLeft { path } => {
                     let of_path = |carrier: &Carrier| carrier.id == path;

@@ -62,7 +62,7 @@ fn with_many_each_duplicate_acknowledges_one_packet_more() {
     }
     // 0.2 x 5 is no less than 1.
     assert_eq!(answer(&mut edge, ack(2000, &[(3000, 9000)]), ms(42)), None);
-    // A second hole within the owed data: nothing is acknowledged twice, and P counts anew.
+    // A second gap within the owed data: nothing is acknowledged twice, and P counts anew.
     let next = answer(&mut edge, ack(5000, &[(6000, 9000)]), ms(43)).unwrap();
     assert_eq!((next.ack, edge.flow(&KEY()).unwrap().owed), (7000, 2000));
     for expected in [None, None, Some(8000)] {

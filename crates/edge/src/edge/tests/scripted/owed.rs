@@ -25,7 +25,7 @@ fn owed_bytes_are_sent_again_until_they_arrive() {
     assert_eq!(edge.counters().repaired_late, 2);
 }
 
-/// All packets of the hole are lost, and the user shows one after another.
+/// All packets of the gap are lost, and the user shows one after another.
 #[test]
 fn every_owed_packet_is_sent_again_until_it_arrives() {
     let mut config = Config::default();
@@ -125,7 +125,7 @@ fn owed_bytes_keep_their_content() {
             break;
         }
     }
-    let first = again.first().expect("the hole is repaired");
+    let first = again.first().expect("the gap is repaired");
     let segment = segment(first);
     assert_eq!(first[segment.payload..], [1; 1000], "the promised content");
 }

@@ -1,6 +1,7 @@
 //! Polls interface carrier state; the kernel delays link-down events by up to 1 s.
 //!
-//! `net/core/link_watch.c` batches events that are not urgent, among them the loss of a carrier:
+//! `net/core/link_watch.c` batches events that are not urgent, among them a change of
+//! interface carrier state:
 //! those that occur within a second after others wait for the rest of that second. A query returns
 //! the current state.
 
@@ -16,11 +17,11 @@ use super::Link;
 
 /// Queries the kernel about single links, in the network namespace of the thread that opened it.
 #[derive(Clone, Debug)]
-pub(crate) struct CarrierCheck {
+pub(crate) struct InterfaceCheck {
     socket: Arc<Socket>,
 }
 
-impl CarrierCheck {
+impl InterfaceCheck {
     /// Needs no privilege.
     pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -32,8 +33,8 @@ impl CarrierCheck {
         Ok(Self { socket })
     }
 
-    /// Whether one of the links, each given by its interface index ([`Link::index`]), has no
-    /// carrier or does not exist.
+    /// Whether one of the links, each given by its interface index ([`Link::index`]), does not
+    /// exist, or its interface carrier state is off.
     ///
     /// The system call blocks while another process changes links (the kernel's RTNL lock). Call it
     /// on a thread where no data waits behind it.
@@ -80,7 +81,7 @@ mod tests {
     use sumlink_test_support::netns::Netns;
 
     #[test]
-    fn a_query_sees_every_carrier_loss_at_once() {
+    fn a_query_sees_every_change_at_once() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -90,7 +91,7 @@ mod tests {
             ip("link set lo up");
             let number = async |name| find(name).await.unwrap().index;
             let links = vec![number("lo").await, number("d0").await];
-            let check = CarrierCheck::open().unwrap();
+            let check = InterfaceCheck::open().unwrap();
             let is_lost = || check.is_any_lost(&links).unwrap();
             // Faster than the one event per second that the kernel would send.
             for _ in 0..4 {
@@ -108,7 +109,7 @@ mod tests {
     /// Devices without a cable, whose state the kernel calls unknown, and a tunnel whose program
     /// has exited.
     #[test]
-    fn devices_without_a_cable_have_not_lost_their_carrier() {
+    fn devices_without_a_cable_are_not_lost() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -117,7 +118,7 @@ mod tests {
             ip("link set br0 up");
             ip("tuntap add t0 mode tun");
             ip("link set t0 up");
-            let check = CarrierCheck::open().unwrap();
+            let check = InterfaceCheck::open().unwrap();
             for (name, lost) in [("lo", false), ("br0", false), ("t0", true)] {
                 let link = find(name).await.unwrap();
                 assert_eq!(link.up, !lost, "{name}");
