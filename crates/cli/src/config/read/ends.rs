@@ -243,7 +243,7 @@ impl Reader<'_> {
                 let location = self.parse(raw.store, |_| url.map(Location::Database));
                 Some(location.unwrap_or(wrong))
             }
-            text => {
+            _ => {
                 if let Some(file) = password_file {
                     let reason = "only a `store` that is a postgres:// URL has a password";
                     self.wrong_value(file.span(), reason);
