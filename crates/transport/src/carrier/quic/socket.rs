@@ -157,6 +157,36 @@ impl QuicSocket {
         }
     }
 
+    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let send = || self.state.try_send((&self.io).into(), transmit);
+        self.io.try_io(Interest::WRITABLE, send)
+    }
+
+    /// Sends the packets of a batch one by one after `error`: the kernel refuses a whole batch if
+    /// its packets are too large for the device, even a last one that is small. With it lost,
+    /// quinn would not see that only large packets are, and never make them smaller.
+    fn send_segments(&self, transmit: &Transmit<'_>, error: io::Error) -> io::Result<()> {
+        let Some(size) = transmit.segment_size.filter(|size| *size > 0) else {
+            return Err(error);
+        };
+        for contents in transmit.contents.chunks(size) {
+            let packet = Transmit {
+                destination: transmit.destination,
+                ecn: transmit.ecn,
+                contents,
+                segment_size: None,
+                src_ip: transmit.src_ip,
+            };
+            match self.send(&packet) {
+                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {}
+                // A part of the batch has left: the rest is lost rather than sent twice.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
     fn fail(&self, error: io::Error) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         self.failed.notify_waiters();
@@ -172,8 +202,11 @@ impl AsyncUdpSocket for QuicSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let send = || self.state.try_send((&self.io).into(), transmit);
-        match self.io.try_io(Interest::WRITABLE, send) {
+        let result = match self.send(transmit) {
+            Err(error) if is_too_large(&error) => self.send_segments(transmit, error),
+            result => result,
+        };
+        match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             // quinn gives up a connection after an error; for UDP, any error is a lost packet. A
             // packet that is too large for the device is expected while the MTU is searched.
@@ -230,6 +263,12 @@ impl AsyncUdpSocket for QuicSocket {
     fn may_fragment(&self) -> bool {
         self.state.may_fragment()
     }
+}
+
+/// Whether a packet, or those of a batch, may be too large for the device. For a batch, the kernel
+/// has either error, depending on its version.
+fn is_too_large(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EINVAL))
 }
 
 /// Waits for one task of quinn until the socket is writable.

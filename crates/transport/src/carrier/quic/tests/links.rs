@@ -94,3 +94,55 @@ fn a_carrier_leaves_by_its_link_and_fits_its_packets() {
         ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"]
     );
 }
+
+#[test]
+fn a_device_with_a_smaller_mtu_gets_smaller_packets_whatever_follows_them() {
+    let Some((client_ns, server_ns)) = two_links() else {
+        return;
+    };
+    let (client, server) = (key(), key());
+    let authorized = Authorized::new([client.public()]);
+    let (address, listening) = std::sync::mpsc::channel();
+    let server_key = server.public();
+    let serving = std::thread::spawn(move || {
+        server_ns.run(async move || {
+            let any = "[::]:0".parse().unwrap();
+            let listener = QuicListener::bind(any, &server, &authorized).unwrap();
+            address.send(listener.local_addr().unwrap().port()).unwrap();
+            let attempt = listener.next().await.unwrap();
+            let mut carrier = attempt.prove(SOON).await.unwrap().welcome().await.unwrap();
+            while carrier.receive(&mut Vec::new(), 64).await.is_ok() {}
+        });
+    });
+    let port = listening.recv().unwrap();
+    let name = client_ns.name().to_owned();
+    client_ns.run(async move || {
+        let dialer = QuicDialer::new(client, &server_key);
+        let remote = format!("192.0.2.1:{port}").parse().unwrap();
+        let opened = dialer.connect(Some("a0"), remote, None, SOON).await;
+        let hello = opened.unwrap().hello(SESSION, PathId(0), "a0".to_owned());
+        let mut carrier = hello.await.unwrap();
+        let mut shrunk = None;
+        let sending = async {
+            loop {
+                let most = carrier.max_datagram();
+                if shrunk.is_none() && carrier.sample().mtu == 1372 {
+                    let arguments = ["-n", &name, "link", "set", "a0", "mtu", "1280"];
+                    let status = std::process::Command::new("ip").args(arguments).status();
+                    assert!(status.unwrap().success());
+                    shrunk = Some(most);
+                }
+                if shrunk.is_some_and(|before| most < before) {
+                    break;
+                }
+                // The parts of a datagram of two packets leave as one batch.
+                carrier.writable().await;
+                let _ = carrier.send(numbered(0, most));
+                let _ = carrier.send(numbered(1, 600));
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, sending).await.unwrap();
+    });
+    serving.join().unwrap();
+}
